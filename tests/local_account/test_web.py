@@ -60,7 +60,12 @@ class Page:
         jobs.create(
             "one-job", f"echo {shlex.quote(f'said: {HOSTILE}')}; echo loss=0.5 >&2", HyperParameters={"text": HOSTILE}
         )
+        says = "for v in 0.75 0.5 0.25; do echo loss=$v; echo; done; for n in $(seq 40); do echo line $n; done"
+        specification = jobs.request("curved", says)["AlgorithmSpecification"]
+        definitions = [{"Name": "loss", "Regex": "loss=(.*)"}]
+        jobs.create("curved", says, AlgorithmSpecification={**specification, "MetricDefinitions": definitions})
         jobs.ended("one-job")
+        jobs.ended("curved")
         jobs.s3.put_object(Bucket=BUCKET, Key="data/<b>four&.txt", Body=b"four")
 
     def _executed(self, jobs: ShellJobs) -> str:
@@ -70,6 +75,7 @@ class Page:
         started = states.start_execution(
             stateMachineArn=machine["stateMachineArn"], input=json.dumps({"text": "<script>&"})
         )
+        states.create_state_machine(name="Quickly", definition=json.dumps(DEFINITION), roleArn=role, type="EXPRESS")
         arn = str(started["executionArn"])
         while states.describe_execution(executionArn=arn)["status"] == "RUNNING":
             time.sleep(0.05)
@@ -137,7 +143,7 @@ def test_it_lists_stacks_executions_jobs_and_buckets(page: Page) -> None:
 
 def test_its_links_lead_to_pages(page: Page) -> None:
     links = {link for link in re.findall(r'href="([^"]+)"', page.shown("")) if link != page.address.path}
-    assert len(links) == 5
+    assert len(links) == 6
     assert [link for link in links if page.get(link)[0] != 200] == []
 
 
@@ -176,7 +182,45 @@ def test_an_execution_is_a_graph_coloured_by_what_happened_in_its_states(page: P
         "End": "succeeded",
         "Done": "",
     }
-    assert body.count('class="catches"') == 1
+    assert len(graphs := body.split("<svg")[1:]) == 2
+    # The states that it has entered, and once more with all.
+    assert [graph.count("<rect") for graph in graphs] == [4, 5]
+    assert [graph.count('class="catches"') for graph in graphs] == [1, 1]
+
+
+def test_an_execution_and_a_job_that_are_over_are_not_read_again(page: Page) -> None:
+    assert 'http-equiv="refresh"' in page.shown("")
+    for path in (f"execution/{quote(page.execution)}", "job/us-east-1/one-job"):
+        assert 'http-equiv="refresh"' not in page.shown(path)
+
+
+def test_a_job_has_the_curve_of_each_metric_and_its_phases_as_a_bar(page: Page) -> None:
+    body = page.shown("job/us-east-1/curved")
+    [caption] = re.findall(r"<figcaption>(.*?)</figcaption>", body)
+    assert caption == "loss <b>0.25</b>"
+    [points] = re.findall(r'<polyline points="([^"]*)"', body)
+    heights = [float(point.split(",")[1]) for point in points.split()]
+    assert heights == [10.0, 78.0, 146.0]  # 0.75, 0.5 and 0.25
+    bar = re.findall(r'<span class="phase-\d" style="width: ([\d.]+)%">', body)
+    names = re.findall(r'<i class="phase-\d"></i>(\w+)', body)
+    assert len(bar) == len(names)
+    assert names[-2:] == ["Training", "Uploading"]
+    assert sum(map(float, bar)) == pytest.approx(100, abs=0.1)
+
+
+def test_a_host_has_its_last_lines_and_those_before_folded_and_no_empty_ones(page: Page) -> None:
+    body = page.shown("job/us-east-1/curved")
+    before, last = re.findall(r"<pre>(.*?)</pre>", body, re.DOTALL)
+    assert len(last.splitlines()) == 30
+    assert last.splitlines()[-1] == "line 40"
+    assert "loss=0.75" in before
+    assert all(line.strip() for line in [*before.splitlines(), *last.splitlines()])
+
+
+def test_an_account_with_a_state_machine_of_type_express_is_shown(page: Page) -> None:
+    # ListExecutions: StateMachineTypeNotSupported
+    assert "Quickly" not in page.shown("")
+    assert "Machine" in page.shown("")
 
 
 def test_a_bucket_has_folders_and_objects(page: Page) -> None:

@@ -1,4 +1,4 @@
-"""The account's web page in headless Chromium, on a phone and on a desk."""
+"""The account's web page in headless Chromium, on a phone, a tablet and a desk."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from sagemaker_local_account.account import LocalAccount
 
 pytestmark = pytest.mark.soak
 
-PHONE, DESK = (390, 844), (1280, 900)
+PHONE, TABLET, DESK = (390, 844), (900, 900), (1280, 900)
 # Lighthouse's audit "Document doesn't use legible font sizes" takes 12 pixels as the least that is read without zooming.
 LEAST_TEXT = 12
 TEXTS = """
@@ -48,19 +48,20 @@ def tab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
         yield opened
 
 
-@pytest.fixture(params=["account", "stack", "execution", "job", "bucket"])
+@pytest.fixture(params=["account", "stack", "execution", "job", "curve", "bucket"])
 def address(request: pytest.FixtureRequest, page: Page) -> str:
     paths = {
         "account": "",
         "stack": "stack/us-east-1/Digits",
         "execution": f"execution/{quote(page.execution, safe='')}",
         "job": "job/us-east-1/one-job",
+        "curve": "job/us-east-1/curved",
         "bucket": f"bucket/{BUCKET}",
     }
     return page.address.geturl() + paths[request.param]
 
 
-@pytest.fixture(params=[PHONE, DESK], ids=["phone", "desk"])
+@pytest.fixture(params=[PHONE, TABLET, DESK], ids=["phone", "tablet", "desk"])
 def opened(request: pytest.FixtureRequest, tab: Browser, address: str) -> Browser:
     tab.open(address, *request.param)
     return tab
@@ -95,3 +96,30 @@ def test_text_is_large_enough_to_read(opened: Browser) -> None:
 
 def test_names_and_times_are_not_broken_into_pieces(opened: Browser) -> None:
     assert [it for it in opened.value(LINES) if it[1] > 3] == []
+
+
+# Words that browsers break only where `overflow-wrap: anywhere` lets them: statuses and times in lists.
+BROKEN = """
+[...document.querySelectorAll(".list td:not(:first-child)")].flatMap(it => {
+    const texts = document.createTreeWalker(it, NodeFilter.SHOW_TEXT), range = document.createRange(), found = [];
+    while (texts.nextNode()) {
+        range.selectNodeContents(texts.currentNode);
+        if (range.getClientRects().length > 1) found.push(texts.currentNode.textContent);
+    }
+    return found;
+})
+"""
+
+
+@pytest.mark.parametrize("width", [900, 1280])
+def test_statuses_and_times_of_lists_are_in_one_line(tab: Browser, page: Page, width: int) -> None:
+    tab.open(page.address.geturl(), width, 900)
+    assert tab.value(BROKEN) == []
+
+
+def test_a_curve_is_as_wide_as_its_window_lets_it_and_its_labels_are_within(opened: Browser) -> None:
+    boxes = opened.value(
+        "[...document.querySelectorAll('svg.curve text')].map(it => [it.getBoundingClientRect().left, "
+        "it.ownerSVGElement.getBoundingClientRect().left])"
+    )
+    assert [box for box in boxes if box[0] < box[1]] == []

@@ -1,6 +1,7 @@
 """The page that `training-jobs report` writes, of descriptions as DescribeTrainingJob gives them."""
 
 import math
+import re
 from datetime import UTC, datetime, timedelta
 from html.parser import HTMLParser
 from typing import Any
@@ -63,7 +64,7 @@ def test_a_page_refers_to_nothing_outside_of_itself_and_has_no_script() -> None:
 
 def test_a_page_shows_result_metrics_phases_and_lines() -> None:
     elements = Elements(page([shown("digits-1", [3.0, 1.0], FailureReason="why not")]))
-    for words in ("digits-1", "2 x ml.m5.xlarge: 1 min 00 s", "why not", "loss: digits-1 1", "Training", "60 s"):
+    for words in ("digits-1", "2 x ml.m5.xlarge: 1 min 00 s", "why not", "loss: 1", "Training, 1 min 00 s"):
         assert words in " ".join(elements.words.split())
     assert len(elements.of("svg")) == 2
     assert len(elements.of("polyline")) == 1
@@ -96,8 +97,14 @@ def test_a_chart_begins_with_its_first_value() -> None:
     chart = line_chart("loss", {"a": [(60.0, 2.0), (90.0, 1.0)]})
     [line] = Elements(chart).of("polyline")
     assert str(line["points"]).startswith("92.0,8.0 ")
-    assert ">60 s</text>" in chart
-    assert ">90 s</text>" in chart
+    assert ">1 min 00 s</text>" in chart
+    assert ">1 min 30 s</text>" in chart
+
+
+def test_the_axis_of_a_short_chart_has_tenths_and_that_of_one_value_one_end() -> None:
+    short, single = line_chart("loss", {"a": [(3.61, 2.0), (3.74, 1.0)]}), line_chart("loss", {"a": [(3.61, 2.0)]})
+    assert re.findall(r">([^<]+)</text>", short) == ["2", "1", "3.6 s", "3.7 s"]
+    assert re.findall(r">([^<]+)</text>", single) == ["2", "3.6 s"]
 
 
 def test_a_single_value_is_a_dot() -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-WIDTH, HEIGHT, _LEFT, _TOP, _BOTTOM = 640, 170, 76, 10, 24
+WIDTH, HEIGHT, _LEFT, _TOP, _BOTTOM = 640, 170, 92, 10, 24
 
 
 @dataclass(frozen=True)

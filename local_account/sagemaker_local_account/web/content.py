@@ -74,7 +74,13 @@ class Content:
             jobs += [{"region": region, **it} for it in listed["TrainingJobSummaries"]]
         executions.sort(key=lambda it: it["startDate"], reverse=True)
         buckets = self._client("s3", self._regions[0]).list_buckets()["Buckets"]
-        return {"stacks": stacks, "executions": executions[:_EXECUTIONS], "jobs": jobs[:_JOBS], "buckets": buckets}
+        return {
+            "several": len(self._regions) > 1,
+            "stacks": stacks,
+            "executions": executions[:_EXECUTIONS],
+            "jobs": jobs[:_JOBS],
+            "buckets": buckets,
+        }
 
     def _stack(self, query: Mapping[str, str], region: str, name: str) -> dict[str, Any]:
         cloudformation = self._client("cloudformation", self._known(region))
@@ -113,7 +119,7 @@ class Content:
                 logGroupName=LOG_GROUP, logStreamName=stream["logStreamName"], limit=_LINES, startFromHead=False
             )["events"]
             host = stream["logStreamName"].rpartition("/")[2].rpartition("-")[0]
-            messages = [it["message"] for it in lines]
+            messages = [it["message"] for it in lines if it["message"].strip()]
             found.append({"host": host, "lines": messages[-_LAST:], "before": messages[:-_LAST]})
         resources = described["ResourceConfig"]
         groups = resources.get("InstanceGroups") or [{"InstanceGroupName": "", **resources}]

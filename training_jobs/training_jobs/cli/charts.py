@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from html import escape
 
-from training_jobs.cli.output import figures
+from training_jobs.cli.output import duration, figures
 
 COLORS = ("#2b6cb0", "#c05621", "#2f855a", "#6b46c1", "#b83280", "#718096")
 _WIDTH, _HEIGHT, _LEFT, _BOTTOM = 640, 200, 92, 24  # of a chart and its margins, in units that the page scales
@@ -48,15 +48,25 @@ def line_chart(name: str, series: Mapping[str, Points]) -> str:
             if low < high
             else ""
         )
-        + f'<text x="{_LEFT}" y="{_HEIGHT - 4}">{start:.0f} s</text>'
-        + (f'<text x="{_WIDTH - 8}" y="{_HEIGHT - 4}" text-anchor="end">{end:.0f} s</text>' if end > start else "")
+        + f'<text x="{_LEFT}" y="{_HEIGHT - 4}">{_time(start, end - start)}</text>'
+        + (
+            f'<text x="{_WIDTH - 8}" y="{_HEIGHT - 4}" text-anchor="end">{_time(end, end - start)}</text>'
+            if end > start
+            else ""
+        )
     )
     last = ", ".join(
-        f'<b class="color-{number % len(COLORS)}">{escape(key)}</b> {figures(points[-1][1], 6)}'
+        (f'<b class="color-{number % len(COLORS)}">{escape(key)}</b> ' if len(series) > 1 else "")
+        + f"<b>{figures(points[-1][1], 6)}</b>"
         for number, (key, points) in enumerate(finite.items())
         if points
     )
     return f"<figure><figcaption>{escape(name)}: {last}</figcaption>{_svg(_HEIGHT, lines + labels)}</figure>"
+
+
+def _time(seconds: float, span: float) -> str:
+    """A time of an axis, with tenths of a second on a short one."""
+    return f"{seconds:.1f} s" if span < 10 else duration(seconds)
 
 
 def _stroke(points: Points) -> int:
@@ -75,7 +85,7 @@ def timeline(phases: Sequence[tuple[str, float, float]]) -> str:
     for row, (name, start, stop) in enumerate(phases):
         x, width, y = start / end * _WIDTH, max((stop - start) / end * _WIDTH, 2), row * _ROW
         bars.append(
-            f'<text x="0" y="{y + 20}">{escape(name)}, {stop - start:.0f} s</text>'
+            f'<text x="0" y="{y + 20}">{escape(name)}, {_time(stop - start, stop - start)}</text>'
             f'<rect x="{min(x, _WIDTH - 2):.1f}" y="{y + 27}" width="{width:.1f}" height="12" '
             f'fill="{COLORS[row % len(COLORS)]}"/>'
         )

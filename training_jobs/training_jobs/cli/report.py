@@ -13,7 +13,7 @@ import typer
 
 from training_jobs.cli.charts import COLORS, Points, line_chart, timeline
 from training_jobs.cli.context import AsJson, Target, connect, find_job
-from training_jobs.cli.output import print_json
+from training_jobs.cli.output import figures, print_json
 
 if TYPE_CHECKING:
     from training_jobs.client.account import Account
@@ -23,14 +23,20 @@ if TYPE_CHECKING:
 
 _LAST_LINES = 100
 _STYLE = """
-body { font: 16px/1.5 system-ui, sans-serif; margin: 0 auto; max-width: 60rem; padding: 1rem; color: #1a202c; background: #fff }
-h1, h2 { line-height: 1.2; overflow-wrap: anywhere } h2 { border-bottom: 1px solid #cbd5e0; margin-top: 2rem }
+:root { color-scheme: light dark; --text: #1c2733; --dim: #5b6b7b; --page: #fff; --box: #f5f7f9; --line: #d5dbe1; }
+:root { --differs: #fefcbf }
+@media (prefers-color-scheme: dark) {
+:root { --text: #e2e8f0; --dim: #9fb0c2; --page: #131a22; --box: #1c2733; --line: #2c3a48; --differs: #5c4413 } }
+body { font: 15px/1.5 system-ui, sans-serif; margin: 0 auto; max-width: 60rem; padding: 1rem }
+body { color: var(--text); background: var(--page) }
+h1, h2 { line-height: 1.25; overflow-wrap: anywhere } h1 { font-size: 1.4rem }
+h2 { font-size: 1.15rem; border-bottom: 1px solid var(--line); margin-top: 2rem }
 table { border-collapse: collapse; table-layout: fixed; width: 100% }
-th { width: 26% } td, th { text-align: left; vertical-align: top; padding: .2rem .8rem .2rem 0;
-overflow-wrap: anywhere } tr.differs td { background: #fefcbf } figure { margin: 1rem 0 } figcaption { overflow-wrap: anywhere }
-svg { width: 100%; max-width: 48rem; height: auto; overflow: visible } svg text { font-size: 13px; fill: #4a5568 }
-pre { overflow-x: auto; background: #f7fafc; padding: .5rem; font-size: 13px }
-@media (max-width: 40rem) { h1 { font-size: 1.5rem } svg text { font-size: 24px } tr { display: flex; flex-wrap: wrap }
+th { width: 26% } td, th { text-align: left; vertical-align: top; padding: .2rem .8rem .2rem 0; overflow-wrap: anywhere }
+tr.differs td { background: var(--differs) } figure { margin: 1rem 0 } figcaption { overflow-wrap: anywhere }
+svg { width: 100%; max-width: 48rem; height: auto; overflow: visible } svg text { font-size: 13px; fill: var(--dim) }
+pre { overflow-x: auto; background: var(--box); padding: .5rem; font-size: 13px }
+@media (max-width: 40rem) { svg text { font-size: 24px } tr { display: flex; flex-wrap: wrap }
 th { flex: 0 0 100%; padding-bottom: 0 } td { flex: 1 1 40%; min-width: 0; padding-top: 0 } }
 """ + "".join(f".color-{number} {{ color: {color} }}\n" for number, color in enumerate(COLORS))
 
@@ -92,9 +98,9 @@ def page(shown: list[Shown]) -> str:
         _table("Result", [_result(it) for it in shown]),
         "<h2>Metrics</h2>",
         *(charts or ["<p>None: the workflow has no metric_definitions, or no line matched them.</p>"]),
-        *(part for it in shown for part in _phases(it)),
+        *(part for it in shown for part in _phases(it, of="" if len(shown) == 1 else it.job["TrainingJobName"])),
         _table("Configuration", [_configuration(it.job) for it in shown]),
-        *(part for it in shown for part in _log(it)),
+        *(part for it in shown for part in _log(it, of="" if len(shown) == 1 else it.job["TrainingJobName"])),
         "</body></html>\n",
     ]
     return "\n".join(parts)
@@ -131,7 +137,7 @@ def _result(shown: Shown) -> dict[str, str]:
         "jobs before": "; ".join(before),
         "model": job.get("ModelArtifacts", {}).get("S3ModelArtifacts", ""),
         "checkpoints": job.get("CheckpointConfig", {}).get("S3Uri", ""),
-        **{name: f"{points[-1][1]:.6g}" for name, points in shown.metrics.items()},
+        **{name: figures(points[-1][1], 6) for name, points in shown.metrics.items()},
     }
 
 
@@ -160,7 +166,7 @@ def _table(title: str, columns: list[dict[str, str]]) -> str:
     return f"<h2>{title}</h2><table>{''.join(rows)}</table>"
 
 
-def _phases(shown: Shown) -> list[str]:
+def _phases(shown: Shown, of: str) -> list[str]:
     start = shown.job["CreationTime"]
     phases = [
         (
@@ -171,10 +177,9 @@ def _phases(shown: Shown) -> list[str]:
         for it in shown.job.get("SecondaryStatusTransitions", [])
         if it["Status"] != shown.job["TrainingJobStatus"]
     ]
-    return [f"<h2>Phases of {escape(shown.job['TrainingJobName'])}</h2>", timeline(phases)]
+    return [f"<h2>Phases{f' of {escape(of)}' if of else ''}</h2>", timeline(phases)]
 
 
-def _log(shown: Shown) -> list[str]:
-    lines = "\n".join(escape(f"{line.host}  {line.message}") for line in shown.lines)
-    name = escape(shown.job["TrainingJobName"])
-    return [f"<h2>Last lines of {name}</h2>", f"<pre>{lines}</pre>"]
+def _log(shown: Shown, of: str) -> list[str]:
+    lines = "\n".join(escape(f"{line.host}  {line.message}") for line in shown.lines if line.message.strip())
+    return [f"<h2>Last lines{f' of {escape(of)}' if of else ''}</h2>", f"<pre>{lines}</pre>"]
