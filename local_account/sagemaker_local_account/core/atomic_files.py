@@ -48,7 +48,9 @@ def remove_partial(folder: Path) -> None:
 
 
 def is_disk_full(error: BaseException) -> bool:
-    """Whether an error is ENOSPC or EDQUOT."""
+    """Whether an error is ENOSPC or EDQUOT, but of unshare(2), whose ENOSPC is a limit of namespaces."""
+    if "unshare" in str(error):
+        return False
     if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
         return True
     # shutil.copytree reports several errors as texts only, and so does the supervisor of a pod.

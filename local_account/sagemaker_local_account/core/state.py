@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import IO
 
 from sagemaker_local_account.core import atomic_files
+from sagemaker_local_account.core.json_files import read_object
 
 ACCOUNT_ID = "123456789012"  # moto's default; documented, so that stacks may pin it
 REGION = "us-east-1"  # the default region
@@ -128,16 +129,27 @@ def environment_of(account: RunningAccount, state: Path) -> dict[str, str]:
 
 
 def running_account(state: Path) -> RunningAccount | None:
-    """Returns the account that runs on a state folder, in any process; None where none does."""
+    """Returns the account that runs on a state folder, in any process; None where none does.
+
+    Raises:
+        AccountError: one does, and its description is damaged; the message says how to end it.
+    """
     try:
         with open(state.absolute() / "account.lock", "rb") as file:
             asked = fcntl.fcntl(file, fcntl.F_OFD_GETLK, _WHOLE_FILE)
         if struct.unpack_from("h", asked)[0] == fcntl.F_UNLCK:
             return None
         owner = (state.absolute() / "account.lock").read_text()
-        found = RunningAccount(**json.loads((state.absolute() / "account.json").read_text()))
+        remedy = (
+            f"the account of process {owner} runs there: `kill {owner}` ends it, and `local-account up` starts another"
+        )
+        described = read_object(state.absolute() / "account.json", AccountError, remedy)
     except FileNotFoundError:
         return None
+    try:
+        found = RunningAccount(**described)
+    except TypeError as error:  # of another release
+        raise AccountError(f"{state.absolute() / 'account.json'} cannot be read ({error}); {remedy}") from None
     # Until an account has started, the file may be that of one that was killed.
     return found if str(found.pid) == owner else None
 

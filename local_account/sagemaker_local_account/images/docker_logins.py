@@ -6,12 +6,14 @@ The folder belongs to the account: its logins are separate from those of the use
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from sagemaker_local_account.core import atomic_files
 from sagemaker_local_account.core.image_names import ECR_REGISTRY, ImageError, Reference
+from sagemaker_local_account.core.json_files import read_object
 from sagemaker_local_account.images.base_images import AWS_ACCOUNTS, PUBLIC_REGISTRY
 
 
@@ -47,7 +49,8 @@ class DockerLogins:
         )
 
     def _content(self) -> dict[str, Any]:
-        return dict(json.loads(self._file.read_text())) if self._file.is_file() else {}
+        remedy = f"delete it, and log in again: rm {shlex.quote(str(self._file))}"
+        return read_object(self._file, ImageError, remedy) if self._file.is_file() else {}
 
     def _write(self, content: Mapping[str, Any]) -> None:
         self._file.parent.mkdir(parents=True, exist_ok=True)

@@ -75,12 +75,12 @@ def environment_for(
     also = [line for line in listed if Requirement(line).name not in there and Requirement(line).name in imports]
     parts = _Parts(base, there, also, installs, root)
     folder = Path(os.environ.get(SHARED) or state / "venvs") / _key(parts)
-    if (folder / "complete").exists():
+    if _is_complete(folder):
         return folder
     folder.parent.mkdir(parents=True, exist_ok=True)
     with folder.with_suffix(".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        if not (folder / "complete").exists():
+        if not _is_complete(folder):
             shutil.rmtree(folder, ignore_errors=True)
             try:
                 _make(folder, parts, report, functools.partial(_run, folder, keep_open=lock.fileno()))
@@ -89,6 +89,11 @@ def environment_for(
                 raise
             atomic_files.write(folder / "complete", "")
     return folder
+
+
+def _is_complete(folder: Path) -> bool:
+    """Whether an environment was made to the end, and its Python is still there."""
+    return (folder / "complete").exists() and (folder / "bin" / "python").exists()
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shlex
 import shutil
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
@@ -18,6 +19,7 @@ from typing import Any
 from sagemaker_local_account.core import atomic_files
 from sagemaker_local_account.core.image_names import ACCOUNT_ID, ECR_REGISTRY, ImageError, Reference, reference
 from sagemaker_local_account.core.image_tree import digest
+from sagemaker_local_account.core.json_files import read_object
 from sagemaker_local_account.images.base_images import AWS_ACCOUNTS, deep_learning_container
 from sagemaker_local_account.images.dockerfile_evaluator import DockerfileEvaluator, Stage
 from sagemaker_local_account.images.environments import environment_for
@@ -141,7 +143,7 @@ class ImageStore:
 
     def names(self) -> list[str]:
         """Returns the names of all local images."""
-        return sorted(json.loads(path.read_text())["name"] for path in (self._folder / "tags").glob("*.json"))
+        return sorted(_read(path)["name"] for path in (self._folder / "tags").glob("*.json"))
 
     def push(self, name: str, register: Callable[[str, Reference], str | None] = lambda id, name: None) -> str:
         """Pushes an image to the account's registry, from which jobs run it; returns its id.
@@ -224,6 +226,8 @@ class ImageStore:
         }
         id = hashlib.sha256(f"{digest(stage.root)} {json.dumps(settings)}".encode()).hexdigest()
         folder = self._folder / id
+        if folder.exists() and not _is_sound(folder / "image.json"):
+            folder.rename(tempfile.mkdtemp(dir=stage.root.parent))  # is removed with the build's own folder
         if not folder.exists():
             whole = Path(tempfile.mkdtemp(dir=stage.root.parent))
             stage.root.chmod(0o755)
@@ -236,8 +240,7 @@ class ImageStore:
         return id
 
     def _settings(self, id: str) -> dict[str, Any]:
-        found: dict[str, Any] = json.loads((self._folder / id / "image.json").read_text())
-        return found
+        return _read(self._folder / id / "image.json")
 
     def _load(self, id: str, python: Path) -> Image:
         settings = self._settings(id)
@@ -276,12 +279,25 @@ class ImageStore:
 
     def _named(self, kind: str, name: Reference) -> str | None:
         file = self._file_of(kind, name)
-        id = str(json.loads(file.read_text())["id"]) if file.is_file() else None
+        id = str(_read(file)["id"]) if file.is_file() else None
         return id if id and (self._folder / id / "image.json").is_file() else None
 
     def _file_of(self, kind: str, name: Reference) -> Path:
         # A hash: a name may be longer than a file name can be.
         return self._folder / kind / f"{hashlib.sha256(str(name).encode()).hexdigest()[:32]}.json"
+
+
+def _read(file: Path) -> dict[str, Any]:
+    remedy = f"delete it, and build and push the image again, like `cdk deploy` does: rm {shlex.quote(str(file))}"
+    return read_object(file, ImageError, remedy)
+
+
+def _is_sound(file: Path) -> bool:
+    try:
+        _read(file)
+    except (ImageError, OSError):
+        return False
+    return True
 
 
 def _of_another_account(image: Reference) -> str:

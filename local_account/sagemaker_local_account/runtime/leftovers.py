@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import fcntl
-import json
 import os
 import shutil
 import time
@@ -12,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from sagemaker_local_account.core import atomic_files
+from sagemaker_local_account.core.json_files import read_object
 from sagemaker_local_account.core.state import AccountError
 from sagemaker_local_account.runtime import control_groups
 
@@ -36,9 +36,12 @@ def losses(state: Path) -> str | None:
     """
     description = state / "account.json"
     try:
-        owner = json.loads(description.read_text())["pid"]
+        described = read_object(description, AccountError, "")
+        owner = f"process {described.get('pid', 'unknown')}"
     except FileNotFoundError:  # an account removes it when it is closed, and writes it at the end of its start
         return None
+    except AccountError:
+        owner = f"whose description {description} is damaged"
     ran = [
         f"{what} {name}"
         for what, folders in (
@@ -49,7 +52,7 @@ def losses(state: Path) -> str | None:
         for name in sorted(path.name for path in state.glob(folders))
     ]
     return (
-        f"the previous account on {state} (process {owner}) was killed. Lost are its stacks, buckets with their objects, roles, "
+        f"the previous account on {state} ({owner}) was killed. Lost are its stacks, buckets with their objects, roles, "
         f"logs, executions and job descriptions, and what was running or mounted: {', '.join(ran) or 'nothing'}. Images and "
         "Python environments are kept."
     )

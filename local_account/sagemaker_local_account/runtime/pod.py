@@ -8,6 +8,7 @@ with threads, such as the account's, cannot enter a user namespace.
 from __future__ import annotations
 
 import contextlib
+import errno
 import functools
 import json
 import logging
@@ -210,6 +211,8 @@ class Pod:
 
     def _on_message(self, content: dict[str, Any], lines: dict[str, Lines]) -> None:
         name = content.get("host")
+        if name is not None and content.get("lost"):
+            self.lost.add(name)
         if name is not None and "code" in content:
             # Its processes have ended: no further output comes.
             lines[name].finish()
@@ -236,7 +239,13 @@ class Pod:
 
 
 def _likely_reason(failure: str) -> str:
-    """A hint at the kernel setting that forbids user namespaces, and how to change it; "" without one."""
+    """A hint at the kernel setting that forbids or limits user namespaces, and how to change it; "" without one."""
+    if "unshare" in failure and os.strerror(errno.ENOSPC) in failure:  # unshare(2): of namespaces, not of a disk
+        limits = {name: Path(f"/proc/sys/user/max_{name}_namespaces") for name in ("user", "net", "pid", "mnt")}
+        found = ", ".join(
+            f"user.max_{name}_namespaces {it.read_text().strip()}" for name, it in limits.items() if it.exists()
+        )
+        return f"; no disk is full: a limit of namespaces is reached, of which each host has one of each kind: {found}"
     if not any(word in failure for word in ("unshare", "not permitted", "denied")):
         return ""
     for file, forbidding, remedy in (

@@ -46,6 +46,7 @@ CAPABILITIES = (0, 1, 3, 4, 5, 6, 7, 8, 10, 13, 18, 27, 29, 31)
 # The number of keyctl(2), by architecture.
 SYS_KEYCTL, KEYCTL_JOIN_SESSION_KEYRING = {"x86_64": 250, "aarch64": 219}, 1
 NO_COMMAND = "exec:"  # the prefix of the error for a missing command
+KILLED = "a process of the account that runs it was killed"
 NOT_FOUND, NOT_EXECUTABLE = 127, 126  # a shell's exit codes for these, and Docker's
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -61,7 +62,10 @@ def main() -> None:
         os.set_inheritable(descriptor, False)
     _check(_libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0), "prctl")
     ends = {host["name"]: socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET) for host in job["hosts"]}
-    switch = fork(lambda parent: _switch(job, {name: pair[1] for name, pair in ends.items()}, parent), control)
+    reports = {name: pair[1] for name, pair in ends.items()}
+    switch = fork(lambda parent: _switch(job, reports, parent), control)
+    for report in reports.values():  # so that the end of a host's processes is the end of its messages
+        report.close()
     try:
         _forward(control, {name: pair[0] for name, pair in ends.items()}, job["endpoint_port"])
     finally:
@@ -107,8 +111,12 @@ def _die_with_parent() -> None:
 
 
 def _forward(control: socket.socket, hosts: dict[str, socket.socket], endpoint_port: int) -> None:
-    """Forwards commands to the hosts and the hosts' messages to the account, until the account closes the socket."""
+    """Forwards commands to the hosts and the hosts' messages to the account, until the account closes the socket.
+
+    A host whose messages end before it has ended is lost: its keeper was killed, or the switch, and the kernel killed the others.
+    """
     codes: dict[str, int] = {}
+    running = {*hosts}
     with selectors.DefaultSelector() as selector:
         selector.register(control, selectors.EVENT_READ)
         for name, end in hosts.items():
@@ -120,20 +128,36 @@ def _forward(control: socket.socket, hosts: dict[str, socket.socket], endpoint_p
                     message = control.recv(MESSAGE_BYTES)
                     if not message:
                         return
-                    for addressed in json.loads(message)["hosts"]:
-                        hosts[addressed].send(message)
+                    for addressed in running.intersection(json.loads(message)["hosts"]):
+                        with contextlib.suppress(OSError):  # its keeper has been killed, which is the next thing read
+                            hosts[addressed].send(message)
                     continue
-                message, descriptors, _, _ = socket.recv_fds(hosts[name], MESSAGE_BYTES, 1)
+                message, descriptors = _received(hosts[name])
                 for descriptor in descriptors:
                     relay(socket.socket(fileno=descriptor), endpoint_port)
-                content = json.loads(message)
-                if "code" in content:
+                content = json.loads(message) if message else {}
+                if not message:
+                    selector.unregister(hosts[name])
+                    if name in running:
+                        running.remove(name)
+                        _send(control, {"host": name, "failed": KILLED, "code": -signal.SIGKILL, "lost": True})
+                elif "code" in content:
                     codes[name] = content["code"]
                 elif "ended" in content:
+                    running.remove(name)
                     # Without an exit code the keeper was killed too.
                     _send(control, {"host": name, "code": codes.get(name, -signal.SIGKILL)})
                 else:
                     _send(control, {"host": name, **content})
+
+
+def _received(end: socket.socket) -> tuple[bytes, list[int]]:
+    """A message of a host with its descriptors; empty once its processes have ended."""
+    try:
+        message, descriptors, _, _ = socket.recv_fds(end, MESSAGE_BYTES, 1)
+    except ConnectionResetError:  # with a command that nobody has read
+        return b"", []
+    return message, descriptors
 
 
 def relay(listener: socket.socket, port: int) -> None:
@@ -167,7 +191,9 @@ def _switch(job: dict[str, Any], reports: dict[str, socket.socket], parent: int)
     with netlink.Links() as links:
         links.add_bridge("hosts")
         links.up("hosts")
-        links_to_hosts = [_start_keeper(job, host, reports[host["name"]]) for host in job["hosts"]]
+        links_to_hosts = [_start_keeper(job, host, reports) for host in job["hosts"]]
+        for report in reports.values():
+            report.close()
         for number, link in enumerate(links_to_hosts):
             _, namespaces, _, _ = socket.recv_fds(link, 1, 1)
             if namespaces:  # else the keeper has failed, and has sent the error
@@ -179,11 +205,15 @@ def _switch(job: dict[str, Any], reports: dict[str, socket.socket], parent: int)
             os.wait()
 
 
-def _start_keeper(job: dict[str, Any], host: dict[str, Any], report: socket.socket) -> socket.socket:
+def _start_keeper(job: dict[str, Any], host: dict[str, Any], reports: dict[str, socket.socket]) -> socket.socket:
+    report = reports[host["name"]]
     near, far = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
 
     def keep(parent: int) -> None:
         near.close()
+        for other in reports.values():
+            if other is not report:
+                other.close()
         for group in host["control_groups"]:
             _join(group)
         _unshare(CLONE_NEWNS | CLONE_NEWUTS | CLONE_NEWIPC | CLONE_NEWNET | CLONE_NEWPID | CLONE_NEWCGROUP, parent)
