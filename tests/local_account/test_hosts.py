@@ -510,11 +510,21 @@ def test_an_ordinary_user_may_run_hosts_and_is_root_in_there():
     assert sorted(result.stdout.splitlines()) == ["0", "0", "algo-1", "algo-2", "{'algo-1': 0, 'algo-2': 0}"]
 
 
-def test_a_machine_that_refuses_namespaces_says_so():
+@pytest.mark.parametrize(
+    ("limit", "said"),
+    [
+        ("user_namespaces", "`sudo sysctl user.max_user_namespaces=10000` would allow it"),
+        (
+            "net_namespaces",
+            "no disk is full: a limit of namespaces is reached, of which each host has one of each kind: ",
+        ),
+    ],
+)
+def test_a_machine_that_refuses_namespaces_says_so(limit: str, said: str):
     program = (
         "from sagemaker_local_account.runtime.namespace_check import namespaces_refused; print(namespaces_refused())"
     )
-    shell = 'echo 0 > /proc/sys/user/max_user_namespaces; exec "$0" -c "$1"'
+    shell = f'echo 0 > /proc/sys/user/max_{limit}; exec "$0" -c "$1"'
     result = subprocess.run(
         ["unshare", "--user", "--map-root-user", "sh", "-c", shell, sys.executable, program],
         capture_output=True,
@@ -522,4 +532,4 @@ def test_a_machine_that_refuses_namespaces_says_so():
         timeout=SECONDS,
     )
     assert "could not be started" in result.stdout
-    assert "`sudo sysctl user.max_user_namespaces=10000` would allow it" in result.stdout
+    assert said in result.stdout

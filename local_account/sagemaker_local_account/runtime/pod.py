@@ -240,12 +240,6 @@ class Pod:
 
 def _likely_reason(failure: str) -> str:
     """A hint at the kernel setting that forbids or limits user namespaces, and how to change it; "" without one."""
-    if "unshare" in failure and os.strerror(errno.ENOSPC) in failure:  # unshare(2): of namespaces, not of a disk
-        limits = {name: Path(f"/proc/sys/user/max_{name}_namespaces") for name in ("user", "net", "pid", "mnt")}
-        found = ", ".join(
-            f"user.max_{name}_namespaces {it.read_text().strip()}" for name, it in limits.items() if it.exists()
-        )
-        return f"; no disk is full: a limit of namespaces is reached, of which each host has one of each kind: {found}"
     if not any(word in failure for word in ("unshare", "not permitted", "denied")):
         return ""
     for file, forbidding, remedy in (
@@ -256,4 +250,10 @@ def _likely_reason(failure: str) -> str:
         path = Path("/proc/sys") / file
         if path.exists() and path.read_text().strip() == forbidding:
             return f"; `sudo sysctl {remedy}` would allow it"
+    if "unshare" in failure and os.strerror(errno.ENOSPC) in failure:  # unshare(2): of namespaces, not of a disk
+        limits = {name: Path(f"/proc/sys/user/max_{name}_namespaces") for name in ("user", "net", "pid", "mnt")}
+        found = ", ".join(
+            f"user.max_{name}_namespaces {it.read_text().strip()}" for name, it in limits.items() if it.exists()
+        )
+        return f"; no disk is full: a limit of namespaces is reached, of which each host has one of each kind: {found}"
     return ""
