@@ -27,7 +27,7 @@ def wait(place: Place, name: str) -> None:
     waiter.wait(TrainingJobName=name, WaiterConfig={"Delay": 1, "MaxAttempts": 120})
 
 
-@pytest.mark.soak  # test_readme.py types the AWS CLI's commands, and the next test has both groups
+@pytest.mark.soak  # test_deploying.py types the AWS CLI's commands, and the next test has both groups
 def test_the_aws_cli_creates_a_job_of_two_groups_reads_its_log_and_fetches_its_model(
     place: Place, tmp_path: Path
 ) -> None:

@@ -79,7 +79,7 @@ def held(deployed: Deployed) -> dict[str, list[str]]:
     }
 
 
-@pytest.mark.soak  # deploys a stack twice; test_codebuild.py builds, test_readme.py runs a job on an image
+@pytest.mark.soak  # deploys a stack twice; test_codebuild.py builds, test_deploying.py runs a job on an image
 def test_a_job_runs_on_the_image_that_its_stack_built_last_and_nothing_is_left_of_it(
     deployed: Deployed, context: Path
 ) -> None:

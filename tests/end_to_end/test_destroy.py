@@ -191,7 +191,7 @@ def assert_trained(trained: Trained) -> None:
     assert trained.said
 
 
-@pytest.mark.soak  # test_readme.py has a job of several hosts, test_compiled_train.py compiles
+@pytest.mark.soak  # test_deploying.py has a job of several hosts, test_compiled_train.py compiles
 @pytest.mark.parametrize("kind", KINDS)
 def test_an_example_stack_trains_with_exactly_what_it_grants(deployed: Deployed, kind: str) -> None:
     example = deployed_and_destroyed(deployed, KINDS[kind].stack, [kind])

@@ -325,7 +325,7 @@ def reports_of(deployed: Deployed, execution: str) -> dict[str, dict[str, Any]]:
         return {file.name.removeprefix("./"): json.loads(tar.extractfile(file).read()) for file in files}  # type: ignore[union-attr]
 
 
-@pytest.mark.soak  # four hosts, of which two import PyTorch; test_readme.py has a job of two groups
+@pytest.mark.soak  # four hosts, of which two import PyTorch; test_deploying.py has a job of two groups
 class TestAJobOfTwoGroupsOfTwoHosts:
     def test_runs_plainly_in_one_group_and_by_torchrun_in_the_other(self, reports: dict[str, Any]) -> None:
         assert sorted(reports) == ["algo-1-plain.json", "algo-2-plain.json", "algo-3-0.json", "algo-4-1.json"]

@@ -141,7 +141,7 @@ def test_the_readmes_stack_deploys_and_its_hosts_run_with_what_the_wheel_require
     )
 
 
-@pytest.mark.soak  # test_readme.py has the commands; this installs the wheel for them
+@pytest.mark.soak  # test_deploying.py has commands of another page; this installs the wheel for them
 def test_the_readmes_commands_lead_from_an_empty_folder_and_home_to_a_trained_model(
     programs: Path, tmp_path: Path
 ) -> None:

@@ -1,4 +1,4 @@
-"""The README's "Step by step", as typed, in two terminals, and its way to AWS."""
+"""docs/deploy.md as typed: "Step by step", in two terminals, and its way to AWS."""
 
 import hashlib
 import json
@@ -18,7 +18,7 @@ SET_UP = ("make setup", ". .venv/bin/activate", "PATH=$PWD/node_modules/.bin:$PA
 
 def typed(title: str) -> list[list[str]]:
     """The lines of each console block of a section."""
-    section = (ROOT / "README.md").read_text().split(f"## {title}\n")[1].split("\n## ")[0]
+    section = (ROOT / "docs" / "deploy.md").read_text().split(f"## {title}\n")[1].split("\n## ")[0]
     blocks = re.findall(r"```console\n(.*?)```", section, re.DOTALL)
     return [[line for line in block.splitlines() if line not in SET_UP] for block in blocks]
 
