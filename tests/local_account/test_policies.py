@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from sagemaker_local_account.iam.authorizer import Caller, why_denied
 from sagemaker_local_account.iam.policies import Call, UnsupportedCondition, effect_of
 
 
@@ -117,3 +119,40 @@ def test_what_is_not_evaluated_is_said(statement: dict[str, Any], said: str) -> 
 def test_a_condition_that_is_not_evaluated_does_not_matter_to_a_statement_about_something_else() -> None:
     condition = {"StringEquals": {"aws:SourceVpc": "vpc-1"}}
     assert effect_of([allow(), deny(Action="s3:PutObject", Condition=condition)], READ) == "Allow"
+
+
+SESSION, ROLE = "arn:aws:sts::123456789012:assumed-role/Role/session", "arn:aws:iam::123456789012:role/Role"
+USER = "arn:aws:iam::123456789012:user/person"
+ON_MODELS = "arn:aws:s3:::models/a"
+
+
+def granted_to(principal: str) -> dict[str, Any]:
+    statement = {"Effect": "Allow", "Principal": {"AWS": principal}, "Action": "s3:GetObject", "Resource": ON_MODELS}
+    return {"Statement": statement}
+
+
+@pytest.mark.parametrize(
+    ("caller", "principal", "why"),
+    [
+        (Caller(USER, USER, "User"), USER, None),
+        (Caller(SESSION, ROLE, "AssumedRole"), SESSION, None),
+        (Caller(SESSION, ROLE, "AssumedRole"), ROLE, "because no permissions boundary allows the s3:GetObject action"),
+        (Caller(USER, USER, "User"), "*", "because no permissions boundary allows the s3:GetObject action"),
+    ],
+    ids=["a user", "a session", "a role", "everyone"],
+)
+def test_what_a_resource_grants_a_user_or_session_by_its_arn_passes_by_what_a_boundary_leaves_out(
+    caller: Caller, principal: str, why: str | None
+) -> None:
+    elsewhere = {"Statement": {"Effect": "Allow", "Action": "sns:*", "Resource": "*"}}
+    bounded = replace(caller, boundary=[elsewhere])
+    call = Call("s3:GetObject", ON_MODELS)
+    assert why_denied(bounded, call, [granted_to(principal)]) == why
+    denies = {"Statement": {"Effect": "Deny", "Action": "s3:*", "Resource": "*"}}
+    denied = why_denied(replace(caller, boundary=[denies]), call, [granted_to(principal)])
+    assert denied == "with an explicit deny in a permissions boundary"
+    sessions = replace(caller, session=[elsewhere])
+    assert (
+        why_denied(sessions, call, [granted_to(principal)])
+        == "because no session policy allows the s3:GetObject action"
+    )

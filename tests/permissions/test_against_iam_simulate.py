@@ -15,7 +15,7 @@ import pytest
 from generated_policies import ACCOUNT, Case, Drawn
 
 from sagemaker_local_account.iam.authorizer import Caller, why_denied
-from sagemaker_local_account.iam.policies import Call, UnsupportedCondition
+from sagemaker_local_account.iam.policies import Call, UnsupportedCondition, principals
 
 PROGRAM = Path(__file__).with_name("simulate.mjs")
 
@@ -66,6 +66,10 @@ def ours(case: Case, ignored: list[str]) -> str | None:
         return f"unsupported: {error}"
 
 
+def _is_for_everyone(statement: dict[str, Any]) -> bool:
+    return ("AWS", "*") in principals(statement.get("Principal"))
+
+
 def reason(case: Case, why: str) -> str:
     """Why the account may deny what the other implementation allows; "" for no reason."""
     if "has not the six parts of an ARN" in why:
@@ -75,8 +79,12 @@ def reason(case: Case, why: str) -> str:
         return (
             'a NotPrincipal that names the account, or everyone, exempts nobody: "all principals except" whom it names'
         )
-    if ("boundary" in why or "session policy" in why) and any(one["Effect"] == "Allow" for one in statements):
-        return "what a resource's policy grants a user or session itself passes by boundary and session policy on AWS"
+    if "session policy" in why and any(one["Effect"] == "Allow" for one in statements):
+        return "what a resource's policy grants a session by its own ARN passes by its session policy on AWS"
+    if "boundary" in why and any(one["Effect"] == "Allow" and _is_for_everyone(one) for one in statements):
+        return (
+            "what a resource's policy grants everyone is bounded: IAM's guide says so of roles, and nothing of sessions"
+        )
     return ""
 
 

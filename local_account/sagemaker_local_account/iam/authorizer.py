@@ -349,8 +349,15 @@ def why_denied(caller: Caller, call: Call, of_resource: Sequence[Document]) -> s
     if own is None and directly is None:
         no_resource = " (the local account evaluates it without a resource)" if _unknown_resource(call) else ""
         return f"because no identity-based policy {because}{no_resource}"
+    # "Within an account, an implicit deny in a permissions boundary does not limit the permissions granted to an IAM user by a
+    # resource-based policy", nor those of a role's session by its own ARN, but those of the role ("Permissions boundaries for IAM
+    # entities"; measured in "Demonstration that AWS IAM policy evaluation docs are incorrect").
+    itself = effect_of(of_resource, call, lambda statement: _is_named(statement, caller)) == "Allow"
     for documents, kind in ((caller.boundary, "permissions boundary"), (caller.session, "session policy")):
-        if documents is not None and effect_of(documents, call) != "Allow":
+        effect = "Allow" if documents is None else effect_of(documents, call)
+        if effect == "Deny":
+            return f"with an explicit deny in a {kind}"
+        if effect is None and not (itself and documents is caller.boundary):
             return f"because no {kind} {because}"
     return None
 
@@ -414,6 +421,11 @@ def _names(statement: Mapping[str, Any], caller: Caller, *, account_too: bool) -
     of_account = {account, f"arn:aws:iam::{account}:root"} if account_too else set()
     named = principals(statement.get("Principal"))
     return any(kind == "AWS" and name in {*own, "*", *of_account} for kind, name in named)
+
+
+def _is_named(statement: Mapping[str, Any], caller: Caller) -> bool:
+    """Whether a statement's Principal has the ARN of a user, or that of the role's session rather than the role's."""
+    return "NotPrincipal" not in statement and ("AWS", caller.arn) in principals(statement.get("Principal"))
 
 
 def _unknown_resource(call: Call) -> bool:
