@@ -15,6 +15,8 @@ from botocore.loaders import Loader
 from rendered import resolved
 from stacks import GUARD, UserStack
 
+from cdk_sagemaker_training import Spot, TrainingImage
+
 TOKEN = "hf_" + "a" * 30
 
 
@@ -71,6 +73,31 @@ def test_a_metric_without_a_group_is_warned_of_and_sent() -> None:
     assert stack.warned() == ["metric-without-group"]
     regexes = [one["Regex"] for one in stack.request()["AlgorithmSpecification"]["MetricDefinitions"]]
     assert regexes == ["loss=[0-9.]+", "loss: ([0-9.]+)"]
+
+
+@pytest.mark.parametrize(
+    ("given", "is_warned"),
+    [
+        ({"spot": Spot(max_wait=100_000)}, True),
+        ({}, False),
+        ({"spot": Spot(max_wait=100_000), "container_entrypoint": ["python", "entrypoint.py"]}, False),
+    ],
+    ids=["spot", "on demand", "an entry point of its own"],
+)
+def test_a_spot_job_in_awss_container_is_warned_that_no_signal_reaches_its_script(
+    given: dict[str, Any], is_warned: bool
+) -> None:
+    stack = UserStack()
+    image = TrainingImage.from_dlc(stack, "Container", "pytorch", "2.13-cu133-amzn2023-sagemaker")
+    more = {"checkpoints": stack.place("checkpoints/")} if "spot" in given else {}
+    stack.workflow(image=image, **given, **more)
+    assert ("spot-without-signal" in stack.warned()) == is_warned
+
+
+def test_a_spot_job_in_an_image_of_ones_own_is_not() -> None:
+    stack = UserStack()
+    stack.workflow(spot=Spot(max_wait=100_000), checkpoints=stack.place("checkpoints/"))
+    assert "spot-without-signal" not in stack.warned()
 
 
 def test_a_number_of_the_executions_input_inside_a_value_is_refused_by_the_props_name() -> None:

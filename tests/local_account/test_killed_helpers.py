@@ -86,9 +86,9 @@ def test_a_helper_that_is_killed_before_the_hosts_have_started_fails_the_start(t
         if failure:
             assert "could not be started: " in failure
         else:  # it was killed a moment later than the commands began
-            codes = job.wait(SECONDS)
-            assert codes is not None
-            assert -signal.SIGKILL in codes.values()
+            first = job.first_exit(SECONDS)
+            assert first is not None
+            assert first[1] == -signal.SIGKILL
     _, alive = psutil.wait_procs(started, timeout=SECONDS)
     assert alive == []
 

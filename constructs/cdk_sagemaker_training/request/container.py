@@ -214,6 +214,13 @@ def _image_advice(image: TrainingImage, context: JobContext) -> Iterator[Advice]
     yield from contents_advice(image, context.job_request)
     yield from idle_gpus_advice(image, context.job_request, entrypoint)
     yield from copied_code_advice(image, context)
+    if context.props.get("spot") is not None and getattr(image, "is_container", False) and not entrypoint:
+        yield from advice(
+            "spot-without-signal",
+            "the SIGTERM of a spot interruption does not reach a script in AWS's container, whose process 1 ignores it "
+            "(aws/sagemaker-training-toolkit 125; docs/container.md, 'Stopping with a checkpoint'): what it did since its last "
+            "checkpoint is lost. Save one every few minutes, or build an image with entrypoint.py of training_code.",
+        )
 
 
 def _check_code(code: TrainingCode, context: JobContext) -> None:

@@ -146,11 +146,11 @@ def _make(folder: Path, parts: _Parts, report: Callable[[str], None], install: _
         lacking += [*missing(each.requirements), *each.folders]
     if lacking:
         report(f"installing {', '.join(lacking)} into the image's environment")
-        _install(folder, parts, report, install)
+        _install_lacking(folder, parts, report, install)
     _link(folder, parts)
 
 
-def _install(folder: Path, parts: _Parts, report: Callable[[str], None], install: _Install) -> None:
+def _install_lacking(folder: Path, parts: _Parts, report: Callable[[str], None], install: _Install) -> None:
     """Installs with uv, which sees the metadata of the account's own packages, so that it does not install those to be linked.
 
     Where one of them must be of another version, uv removes its metadata and installs that one.

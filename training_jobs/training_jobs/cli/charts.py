@@ -15,12 +15,13 @@ _ROW = 44  # of the timeline: a line of text and a bar
 Points = Sequence[tuple[float, float]]
 
 
-def line_chart(name: str, series: Mapping[str, Points]) -> str:
+def line_chart(name: str, series: Mapping[str, Points], *, named: bool = True) -> str:
     """Return a chart of lines over seconds.
 
     Args:
         name: Its name.
         series: For each line's name its points, seconds and value; values that are not finite are left out.
+        named: Whether its caption has the lines' names.
     """
     finite = {key: [it for it in points if math.isfinite(it[1])] for key, points in series.items()}
     shown = [it for points in finite.values() for it in points]
@@ -56,7 +57,7 @@ def line_chart(name: str, series: Mapping[str, Points]) -> str:
         )
     )
     last = ", ".join(
-        (f'<b class="color-{number % len(COLORS)}">{escape(key)}</b> ' if len(series) > 1 else "")
+        (f'<b class="color-{number % len(COLORS)}">{escape(key)}</b> ' if named else "")
         + f"<b>{figures(points[-1][1], 6)}</b>"
         for number, (key, points) in enumerate(finite.items())
         if points

@@ -86,7 +86,11 @@ def page(shown: list[Shown]) -> str:
     title = " and ".join(escape(it.job["TrainingJobName"]) for it in shown)
     names = list(dict.fromkeys(name for it in shown for name in it.metrics))
     charts = [
-        line_chart(name, {it.job["TrainingJobName"]: it.metrics[name] for it in shown if name in it.metrics})
+        line_chart(
+            name,
+            {it.job["TrainingJobName"]: it.metrics[name] for it in shown if name in it.metrics},
+            named=len(shown) > 1,
+        )
         for name in names
     ]
     parts = [

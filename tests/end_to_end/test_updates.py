@@ -1,0 +1,179 @@
+"""Stacks that are updated while a job of theirs trains: the job ends as it would have, its model is there, and nothing is left.
+
+Eighteen stacks of one app are deployed by one command, a job of each is started, and each is updated by the CDK CLI, which either
+deploys or is refused before it changes anything. Then the jobs are released.
+"""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import aws_cdk as cdk
+import pytest
+from aws_cdk import aws_kms as kms
+from aws_cdk import aws_s3 as s3
+from aws_cdk import aws_sns as sns
+from deployed import Deployed, wait_until
+
+from cdk_sagemaker_training import (
+    DataParallelJob,
+    InstanceGroup,
+    S3Prefix,
+    Silence,
+    Spot,
+    TrainingImage,
+    TrainingQueue,
+    TrainingWorkflow,
+    default_retries,
+)
+from sagemaker_local_account.account import LocalAccount
+
+pytestmark = [pytest.mark.soak, pytest.mark.timeout(1_800)]  # deploys 18 stacks, and each once more
+RELEASED = Path(__file__).parent / "a_released_job"
+Change = Callable[["Updated"], dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class Update:
+    """What of a workflow's props is so before and after, and whether the deployment is refused while a job trains."""
+
+    after: Change
+    before: Change = lambda stack: {}
+    refused: str = ""
+
+
+def of(**props: Any) -> Change:
+    return lambda stack: props
+
+
+UPDATES = {
+    "Nothing": Update(of()),
+    "Hyperparameters": Update(of(hyperparameters={"epochs": 2}, environment={"NAME": "value"})),
+    "MaxRuntime": Update(of(max_runtime=7_200)),
+    "InstanceType": Update(of(job=DataParallelJob(InstanceGroup("ml.c5.xlarge")))),
+    "Image": Update(lambda stack: {"image": stack.image("second")}),
+    "Retries": Update(of(retries=default_retries())),
+    "NoRetries": Update(of(), of(retries=default_retries())),
+    "Rule": Update(of(stop_when=[Silence(cdk.Duration.hours(2))])),
+    "Notices": Update(lambda stack: {"notify": [sns.Topic(stack, "Topic")]}),
+    "Sync": Update(of(integration="sync"), of(integration="poll")),
+    "Retained": Update(of(retain_jobs=True)),
+    "NotRetained": Update(of(), of(retain_jobs=True)),
+    "Queue": Update(lambda stack: {"queue": TrainingQueue(stack, "Queue", capacity=2)}),
+    "Spot": Update(of(spot=Spot(max_wait=7_200))),
+    "Output": Update(lambda stack: {"output": S3Prefix(stack.bucket, "results/")}, refused="/models/* is needed by"),
+    "Checkpoints": Update(lambda stack: {"checkpoints": S3Prefix(stack.bucket, "kept/")}, refused="/checkpoints/"),
+    "Prefix": Update(of(job_name_prefix="another"), refused="is needed by"),
+    "Key": Update(
+        lambda stack: {"volume_key": kms.Key(stack, "Second", removal_policy=cdk.RemovalPolicy.DESTROY)},
+        lambda stack: {"volume_key": kms.Key(stack, "First", removal_policy=cdk.RemovalPolicy.DESTROY)},
+        refused="is needed by",
+    ),
+}
+
+
+class Updated(cdk.Stack):
+    """A stack with a workflow whose job trains until it is released."""
+
+    def __init__(self, app: cdk.App, name: str, change: Change) -> None:
+        super().__init__(app, name)
+        self.bucket = s3.Bucket(self, "Bucket", removal_policy=cdk.RemovalPolicy.DESTROY, auto_delete_objects=True)
+        own: dict[str, Any] = {
+            "job": DataParallelJob(InstanceGroup("ml.m5.xlarge")),
+            "output": S3Prefix(self.bucket, "models/"),
+            "checkpoints": S3Prefix(self.bucket, "checkpoints/"),
+            "max_runtime": 3_600,
+            **change(self),
+        }
+        if "image" not in own:
+            own["image"] = self.image("first")
+        workflow = TrainingWorkflow(self, "Training", **own)
+        cdk.CfnOutput(self, "Arn", value=workflow.state_machine.state_machine_arn)
+        cdk.CfnOutput(self, "BucketName", value=self.bucket.bucket_name)
+
+    def image(self, edition: str) -> TrainingImage:
+        return TrainingImage.from_asset(self, "Image", directory=str(RELEASED), build_args={"EDITION": edition})
+
+
+def app_of(folder: Path, changes: dict[str, Change]) -> cdk.App:
+    app = cdk.App(outdir=str(folder))
+    for name, change in changes.items():
+        Updated(app, name, change)
+    app.synth()
+    return app
+
+
+@dataclass
+class Ran:
+    """An update under a running job, and what became of the job's execution."""
+
+    deployment: Any
+    execution: dict[str, Any]
+    jobs: list[dict[str, Any]]
+    objects: list[str]
+
+
+@pytest.fixture(scope="module")
+def ran(deployed: Deployed, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Ran]]:
+    first, second = (str(tmp_path_factory.mktemp(name)) for name in ("first", "second"))
+    app_of(Path(first), {name: update.before for name, update in UPDATES.items()})
+    app_of(Path(second), {name: update.after for name, update in UPDATES.items()})
+    deployed.cdk("deploy", "--all", "--app", first, "--require-approval", "never", "--concurrency", "4")
+    outputs = {name: outputs_of(deployed, name) for name in UPDATES}
+    executions = {name: deployed.start(outputs[name]["Arn"]) for name in UPDATES}
+    jobs = {name: str(deployed.the_job_of(it, until="Training")["TrainingJobName"]) for name, it in executions.items()}
+    for job in jobs.values():
+        deployed.has_said(job, "waiting")
+    arguments = ("--exclusively", "--app", second, "--require-approval", "never")
+    deployments = {name: deployed.cdk_called("deploy", name, *arguments) for name in UPDATES}
+    found = {}
+    for name, execution in executions.items():
+        release(deployed.account, jobs[name])
+        ended = deployed.ended(execution)
+        listed = deployed.client("s3").list_objects_v2(Bucket=outputs[name]["BucketName"]).get("Contents", [])
+        found[name] = Ran(deployments[name], ended, deployed.jobs_of(execution), [it["Key"] for it in listed])
+    yield found
+    deployed.cdk("destroy", "--all", "--force", "--app", second)
+
+
+def outputs_of(deployed: Deployed, stack: str) -> dict[str, str]:
+    [described] = deployed.client("cloudformation").describe_stacks(StackName=stack)["Stacks"]
+    return {it["OutputKey"]: it["OutputValue"] for it in described["Outputs"]}
+
+
+def release(account: LocalAccount, name: str) -> None:
+    """Sends SIGUSR1 to the script of a job that still trains."""
+    attempt = account.jobs._job(name)._attempt
+    if attempt is not None:
+        attempt._hosts.signal(signal.SIGUSR1)
+
+
+@pytest.mark.parametrize("name", UPDATES)
+def test_the_job_ends_as_it_would_have_and_its_model_is_there(ran: dict[str, Ran], name: str) -> None:
+    found = ran[name]
+    assert found.execution["status"] == "SUCCEEDED", (found.execution.get("cause"), found.deployment.stdout)
+    [job] = found.jobs
+    assert job["TrainingJobStatus"] == "Completed"
+    model = job["ModelArtifacts"]["S3ModelArtifacts"].split("/", 3)[3]
+    assert model.startswith("models/")
+    assert model in found.objects
+    assert any(key.startswith("checkpoints/") and key.endswith("checkpoint.txt") for key in found.objects)
+
+
+@pytest.mark.parametrize("name", UPDATES)
+def test_the_update_is_deployed_or_refused_with_what_it_would_take_away(ran: dict[str, Ran], name: str) -> None:
+    said = " ".join(ran[name].deployment.stdout.split())
+    if UPDATES[name].refused:
+        assert ran[name].deployment.returncode != 0
+        assert "breaking_updates must be 'stop' or 'allow', or these executions must have ended" in said
+        assert UPDATES[name].refused in said
+    else:
+        assert ran[name].deployment.returncode == 0, said
+
+
+def test_no_job_is_left(ran: dict[str, Ran], deployed: Deployed) -> None:
+    wait_until(lambda: not deployed.running_jobs())
