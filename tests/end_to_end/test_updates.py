@@ -6,6 +6,7 @@ deploys or is refused before it changes anything. Then the jobs are released.
 
 from __future__ import annotations
 
+import re
 import signal
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -32,7 +33,8 @@ from cdk_sagemaker_training import (
 )
 from sagemaker_local_account.account import LocalAccount
 
-pytestmark = [pytest.mark.soak, pytest.mark.timeout(1_800)]  # deploys 18 stacks, and each once more
+PAGE = Path(__file__).parents[2] / "docs" / "upgrading.md"
+pytestmark = pytest.mark.timeout(1_800)
 RELEASED = Path(__file__).parent / "a_released_job"
 Change = Callable[["Updated"], dict[str, Any]]
 
@@ -63,7 +65,7 @@ UPDATES = {
     "Sync": Update(of(integration="sync"), of(integration="poll")),
     "Retained": Update(of(retain_jobs=True)),
     "NotRetained": Update(of(), of(retain_jobs=True)),
-    "Queue": Update(lambda stack: {"queue": TrainingQueue(stack, "Queue", capacity=2)}),
+    "Queue": Update(lambda stack: {"queue": TrainingQueue(stack, "Queue", capacity=2)}, refused="DescribeTrainingJob"),
     "Spot": Update(of(spot=Spot(max_wait=7_200))),
     "Output": Update(lambda stack: {"output": S3Prefix(stack.bucket, "results/")}, refused="/models/* is needed by"),
     "Checkpoints": Update(lambda stack: {"checkpoints": S3Prefix(stack.bucket, "kept/")}, refused="/checkpoints/"),
@@ -71,7 +73,6 @@ UPDATES = {
     "Key": Update(
         lambda stack: {"volume_key": kms.Key(stack, "Second", removal_policy=cdk.RemovalPolicy.DESTROY)},
         lambda stack: {"volume_key": kms.Key(stack, "First", removal_policy=cdk.RemovalPolicy.DESTROY)},
-        refused="is needed by",
     ),
 }
 
@@ -152,6 +153,14 @@ def release(account: LocalAccount, name: str) -> None:
         attempt._hosts.signal(signal.SIGUSR1)
 
 
+def test_the_page_has_each_update_and_what_becomes_of_it() -> None:
+    rows = re.findall(r"^\| (.+) \| (deployed|refused) \| `(\w+)` \|$", PAGE.read_text(), re.MULTILINE)
+    assert {name: outcome == "refused" for _, outcome, name in rows} == {
+        name: bool(update.refused) for name, update in UPDATES.items()
+    }
+
+
+@pytest.mark.soak  # deploys 18 stacks, and each once more
 @pytest.mark.parametrize("name", UPDATES)
 def test_the_job_ends_as_it_would_have_and_its_model_is_there(ran: dict[str, Ran], name: str) -> None:
     found = ran[name]
@@ -164,6 +173,7 @@ def test_the_job_ends_as_it_would_have_and_its_model_is_there(ran: dict[str, Ran
     assert any(key.startswith("checkpoints/") and key.endswith("checkpoint.txt") for key in found.objects)
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("name", UPDATES)
 def test_the_update_is_deployed_or_refused_with_what_it_would_take_away(ran: dict[str, Ran], name: str) -> None:
     said = " ".join(ran[name].deployment.stdout.split())
@@ -175,5 +185,6 @@ def test_the_update_is_deployed_or_refused_with_what_it_would_take_away(ran: dic
         assert ran[name].deployment.returncode == 0, said
 
 
+@pytest.mark.soak
 def test_no_job_is_left(ran: dict[str, Ran], deployed: Deployed) -> None:
     wait_until(lambda: not deployed.running_jobs())
