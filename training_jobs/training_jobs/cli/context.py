@@ -7,6 +7,7 @@ import io
 import json
 import os
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -118,13 +119,7 @@ def complete_name(context: typer.Context, incomplete: str) -> list[str]:
         context: The command's context.
         incomplete: What was typed.
     """
-    try:
-        # The shell shows what is printed to stderr in the middle of the line that is typed.
-        with contextlib.redirect_stderr(io.StringIO()):
-            names = [it.name for it in connect(context).jobs(limit=_MOST_COMPLETED)]
-    except Exception:  # without an account nothing is completed
-        return []
-    return [name for name in names if name.startswith(incomplete)]
+    return _completed(incomplete, lambda: [it.name for it in connect(context).jobs(limit=_MOST_COMPLETED)])
 
 
 def complete_workflow(context: typer.Context, incomplete: str) -> list[str]:
@@ -134,12 +129,16 @@ def complete_workflow(context: typer.Context, incomplete: str) -> list[str]:
         context: The command's context.
         incomplete: What was typed.
     """
+    return _completed(incomplete, lambda: [it.path for it in connect(context).workflows()])
+
+
+def _completed(incomplete: str, names: Callable[[], list[str]]) -> list[str]:
     try:
+        # The shell shows what is printed to stderr in the middle of the line that is typed.
         with contextlib.redirect_stderr(io.StringIO()):
-            paths = [it.path for it in connect(context).workflows()]
-    except Exception:
+            return [name for name in names() if name.startswith(incomplete)]
+    except Exception:  # without an account nothing is completed
         return []
-    return [path for path in paths if path.startswith(incomplete)]
 
 
 Target = Annotated[
