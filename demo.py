@@ -12,6 +12,7 @@ import importlib
 import io
 import json
 import math
+import shutil
 import subprocess
 import sys
 import sysconfig
@@ -38,6 +39,7 @@ LEAST_ACCURACY = 0.90
 MOST_BITS = 4.0  # of a byte; one that knows nothing of text needs 8
 HELD_OUT_MODULE = "argparse.py"
 WINDOW = "1280,800"  # pixels of a picture of the web page
+BROWSERS = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
 HEADS = 4  # the default of training_code/compiled/train.py
 
 
@@ -124,9 +126,9 @@ def run(console: Console, account: LocalAccount, kind: Kind, options: argparse.N
         job = describe(environment, execution)
         if options.pages:
             with step(console, "draw the web page"):
-                draw_pages(
-                    account, {"account": "", "execution": f"execution/{quote(execution, safe='')}"}, options.pages
-                )
+                shown = {"account": "", "execution": f"execution/{quote(execution, safe='')}"}
+                shown["job"] = f"job/{account.description.regions[0]}/{job['TrainingJobName']}"
+                draw_pages(account, shown, options.pages)
         if options.report:
             command = ["training-jobs", "report", execution, "--to", str(options.report)]
             subprocess.run(command, env=environment, check=True)
@@ -196,10 +198,13 @@ def describe(environment: dict[str, str], execution: str) -> dict[str, Any]:
 
 def draw_pages(account: LocalAccount, pages: Mapping[str, str], folder: Path) -> None:
     """Save pictures of pages, by their names and paths after the token."""
+    program = next(filter(None, map(shutil.which, BROWSERS)), None)
+    if program is None:
+        raise DemoError(f"--pages needs Chromium, as one of {', '.join(BROWSERS)}")
     for name, path in pages.items():
         url = f"{account.description.web_url}{path}"
         file = folder.absolute() / f"web-{name}.png"
-        command = ["chromium-headless-shell", "--no-sandbox", "--hide-scrollbars", f"--window-size={WINDOW}"]
+        command = [program, "--headless", "--no-sandbox", "--hide-scrollbars", f"--window-size={WINDOW}"]
         done = subprocess.run([*command, f"--screenshot={file}", url], capture_output=True, text=True, check=False)
         if done.returncode or not file.exists():
             raise DemoError(f"Chromium cannot draw {name}:\n{done.stderr}")

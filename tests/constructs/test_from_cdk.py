@@ -131,7 +131,9 @@ def test_an_example_of_ours_has_nothing_to_be_warned_of() -> None:
         stack = cdk.Stack(cdk.App(), "Stack")
         make(stack, example)
         of_ours = Match.string_like_regexp("cdk-sagemaker-training:")
-        assert Annotations.from_stack(stack).find_warning("*", of_ours) == []
+        found = [str(one.entry.data) for one in Annotations.from_stack(stack).find_warning("*", of_ours)]
+        # AWS's container passes no signal on, whichever construct starts the job.
+        assert [text for text in found if example is not AFTER_SPOT or "spot-without-signal" not in text] == []
 
 
 def test_cdk_drops_the_shuffling_that_it_takes_and_ours_sends_it() -> None:
