@@ -60,9 +60,9 @@ class Page:
         jobs.create(
             "one-job", f"echo {shlex.quote(f'said: {HOSTILE}')}; echo loss=0.5 >&2", HyperParameters={"text": HOSTILE}
         )
-        says = "for v in 0.75 0.5 0.25; do echo loss=$v; echo; done; for n in $(seq 40); do echo line $n; done"
+        says = "for v in 0.75 0.5 0.25; do echo loss=$v; echo; done; echo accuracy=0.9; for n in $(seq 40); do echo line $n; done"
         specification = jobs.request("curved", says)["AlgorithmSpecification"]
-        definitions = [{"Name": "loss", "Regex": "loss=(.*)"}]
+        definitions = [{"Name": name, "Regex": f"{name}=(.*)"} for name in ("loss", "accuracy")]
         jobs.create("curved", says, AlgorithmSpecification={**specification, "MetricDefinitions": definitions})
         jobs.ended("one-job")
         jobs.ended("curved")
@@ -196,8 +196,9 @@ def test_an_execution_and_a_job_that_are_over_are_not_read_again(page: Page) -> 
 
 def test_a_job_has_the_curve_of_each_metric_and_its_phases_as_a_bar(page: Page) -> None:
     body = page.shown("job/us-east-1/curved")
-    [caption] = re.findall(r"<figcaption>(.*?)</figcaption>", body)
+    caption, single = re.findall(r"<figcaption>(.*?)</figcaption>", body)
     assert caption == "loss <b>0.25</b>"
+    assert single.startswith("accuracy <b>0.9</b> at ")  # a value is no curve
     [points] = re.findall(r'<polyline points="([^"]*)"', body)
     heights = [float(point.split(",")[1]) for point in points.split()]
     assert heights == [10.0, 78.0, 146.0]  # 0.75, 0.5 and 0.25

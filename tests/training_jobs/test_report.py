@@ -101,12 +101,18 @@ def test_a_chart_begins_with_its_first_value() -> None:
     assert ">1 min 30 s</text>" in chart
 
 
-def test_the_axis_of_a_short_chart_has_tenths_and_that_of_one_value_one_end() -> None:
-    short, single = line_chart("loss", {"a": [(3.61, 2.0), (3.74, 1.0)]}), line_chart("loss", {"a": [(3.61, 2.0)]})
+def test_the_axis_of_a_short_chart_has_tenths_and_that_of_one_moment_one_end() -> None:
+    short = line_chart("loss", {"a": [(3.61, 2.0), (3.74, 1.0)]})
+    at_once = line_chart("loss", {"a": [(3.61, 2.0)], "b": [(3.61, 2.0)]})
     assert re.findall(r">([^<]+)</text>", short) == ["2", "1", "3.6 s", "3.7 s"]
-    assert re.findall(r">([^<]+)</text>", single) == ["2", "3.6 s"]
+    assert re.findall(r">([^<]+)</text>", at_once) == ["2", "3.6 s"]
 
 
-def test_a_single_value_is_a_dot() -> None:
-    [line] = Elements(line_chart("accuracy", {"a": [(60.0, 0.9)]})).of("polyline")
+def test_a_single_value_is_said_with_its_time_and_not_drawn() -> None:
+    alone = line_chart("accuracy", {"a": [(60.0, 0.9)]}, named=False)
+    assert alone == "<figure><figcaption>accuracy: <b>0.9</b> at 1 min 00 s</figcaption></figure>"
+
+
+def test_a_single_value_beside_another_is_a_dot() -> None:
+    [line, _] = Elements(line_chart("accuracy", {"a": [(60.0, 0.9)], "b": [(70.0, 0.8)]})).of("polyline")
     assert (line["stroke-linecap"], line["stroke-width"], line["points"]) == ("round", "8", "92.0,8.0 92.0,8.0")

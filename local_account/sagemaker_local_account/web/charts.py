@@ -17,7 +17,7 @@ class Curve:
 
     Args:
         name: the metric's name.
-        points: of the line, as SVG has them; the only point twice, which round ends draw as a dot.
+        points: of the line, as SVG has them; empty for a single value, which is no curve.
         last: the last value.
         most: the greatest value.
         least: the least value; empty where it is the greatest.
@@ -72,7 +72,7 @@ def curves(series: Mapping[str, Sequence[tuple[datetime, float]]], created: date
             )
             for seconds, value in points
         ]
-        line = " ".join(f"{x:.1f},{y:.1f}" for x, y in (placed if len(placed) > 1 else placed * 2))
+        line = " ".join(f"{x:.1f},{y:.1f}" for x, y in placed) if len(placed) > 1 else ""
         least, begins, ends = number(low) if low < high else "", duration(start), duration(end)
         found.append(Curve(name, line, number(last), number(high), least, begins, ends if ends != begins else ""))
     return found

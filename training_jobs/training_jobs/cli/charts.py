@@ -62,6 +62,8 @@ def line_chart(name: str, series: Mapping[str, Points], *, named: bool = True) -
         for number, (key, points) in enumerate(finite.items())
         if points
     )
+    if len(shown) == 1:  # a value is no line
+        return f"<figure><figcaption>{escape(name)}: {last} at {_time(start, start)}</figcaption></figure>"
     return f"<figure><figcaption>{escape(name)}: {last}</figcaption>{_svg(_HEIGHT, lines + labels)}</figure>"
 
 
