@@ -36,6 +36,9 @@ def make_older_jobs(exports: dict[str, str], names: list[str]) -> None:
     iam = session.client("iam", endpoint_url=exports["AWS_ENDPOINT_URL"])
     policy = json.dumps({"Version": "2012-10-17", "Statement": [trust]})
     role = iam.create_role(RoleName="OlderJobs", AssumeRolePolicyDocument=policy)["Role"]["Arn"]
+    everything = {"Effect": "Allow", "Action": "*", "Resource": "*"}
+    allowed = json.dumps({"Version": "2012-10-17", "Statement": [everything]})
+    iam.put_role_policy(RoleName="OlderJobs", PolicyName="Everything", PolicyDocument=allowed)
     session.client("s3", endpoint_url=exports["AWS_ENDPOINT_URL"]).create_bucket(Bucket="older-jobs")
     sagemaker = session.client("sagemaker", endpoint_url=exports["AWS_ENDPOINT_URL"])
     for name in names:
