@@ -3,10 +3,9 @@
     python benchmarks/first_model.py [--runs 1] [--warm] [--json]
 
 Builds the wheels once. Each run then has a virtual environment, a home folder and caches of its own, and types the commands of
-the README: install, `init script`, `local up`, `start --follow`. The index is that of the machine's
-pip. pip and uv differ in the first command; the packages of the image are installed by uv in both.
-With `--warm` the caches are those of the run before, as for a second app on the same machine. A ratio is that of two runs of the
-same turn.
+the README: install, `init script`, `local up`, `start --follow`. The index is that of the machine's pip. pip and uv differ in
+the first command; the packages of the image are installed by uv in both. With `--warm` the caches are those of the run before,
+as for a second app on the same machine. A ratio is that of two runs of the same turn.
 """
 
 from __future__ import annotations
@@ -33,18 +32,8 @@ UNSET = ("PYTHONPATH", "VIRTUAL_ENV", "SAGEMAKER_LOCAL_ACCOUNT_STATE", "SAGEMAKE
 def build(folder: Path) -> list[str]:
     """Build the three wheels; what the first command installs."""
     for name in ("training_jobs", "local_account", "."):
-        build = [
-            sys.executable,
-            "-m",
-            "pip",
-            "wheel",
-            "--quiet",
-            "--no-deps",
-            "--wheel-dir",
-            str(folder),
-            str(ROOT / name),
-        ]
-        subprocess.run(build, check=True)
+        wheel = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", str(folder)]
+        subprocess.run([*wheel, str(ROOT / name)], check=True)
     found = {wheel.name.partition("-")[0]: str(wheel) for wheel in folder.glob("*.whl")}
     constructs = found.pop("cdk_sagemaker_training")
     return [f"{constructs}[local]", *found.values()]
@@ -124,11 +113,11 @@ def report(turns: list[dict[str, dict[str, float]]], *, as_json: bool) -> int:
     """Print the medians of all turns."""
     rows = {}
     for name in (*STEPS, "in all", "environment, MB"):
-        pip, uv = ([turn[installer][name] for turn in turns] for installer in INSTALLERS)
-        ratios = [one / other for one, other in zip(uv, pip, strict=True)]
+        of_pip, of_uv = ([turn[installer][name] for turn in turns] for installer in INSTALLERS)
+        ratios = [one / other for one, other in zip(of_uv, of_pip, strict=True)]
         rows[name] = {
-            "pip": round(statistics.median(pip), 1),
-            "uv": round(statistics.median(uv), 1),
+            "pip": round(statistics.median(of_pip), 1),
+            "uv": round(statistics.median(of_uv), 1),
             "ratio": round(statistics.median(ratios), 3),
             "spread": [round(min(ratios), 3), round(max(ratios), 3)],
         }

@@ -23,7 +23,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
-from sagemaker_local_account.control_api import call_operation
 from sagemaker_local_account.core.clock import CLOCK, Clock
 from sagemaker_local_account.core.fidelity import ASSUMPTIONS
 from sagemaker_local_account.core.state import (
@@ -154,7 +153,7 @@ class LocalAccount:
         A row has ``policy``, ``statement`` (its Sid or number), ``actions`` and ``resources``, each with what was called by it,
         ``used``, and ``needed``: whether no other statement allows one of these calls.
         """
-        return call_operation(self.description, "ListPermissionUse", {})
+        return dict(self._services.authorizer.use_of_permissions())
 
     def start(self) -> LocalAccount:
         """Starts the account; returns when it answers requests.

@@ -64,7 +64,7 @@ if TYPE_CHECKING:
 class Services:
     """The services of an account; moto's, of which a process has one set, are reset.
 
-    ``app`` is the WSGI application for authenticated requests.
+    ``app`` is the WSGI application for authenticated requests, and ``authorizer`` evaluates permissions.
 
     Args:
         account: the account's port, root keys and regions.
@@ -102,8 +102,8 @@ class Services:
         self._account, self._state, self._faults = account, state, faults
         self._rates = RateLimits(account.regions, all_rates=rates)
         first = Location(account.account_id, account.region)
-        self._authorizer = Authorizer(first, self._tags_of, enforced=enforce_iam)
-        self._sessions = sts.RoleSessions(self._authorizer)
+        self.authorizer = Authorizer(first, self._tags_of, enforced=enforce_iam)
+        self._sessions = sts.RoleSessions(self.authorizer)
         self._clients = clients.Clients(account.endpoint_url)
         self._root_keys = {
             "AWS_ACCESS_KEY_ID": account.access_key_id,
@@ -114,7 +114,7 @@ class Services:
         file_systems = FileSystems(
             state / leftovers.FILE_SYSTEMS,
             account.account_id,
-            self._authorizer,
+            self.authorizer,
             self._clients.client("s3", account.region, self._root_keys, clients.OF_JOBS),
         )
         images = ImageStore(state)
@@ -128,7 +128,7 @@ class Services:
                 root=functools.partial(self._client_of_root, region),
                 clients=self._clients,
                 sessions=self._sessions,
-                authorizer=self._authorizer,
+                authorizer=self.authorizer,
                 images=images,
                 file_systems=file_systems,
                 on_change=functools.partial(self._training_job_changed, region),
@@ -179,16 +179,14 @@ class Services:
         sagemaker_resources.install(registries)
         # By the prefix of X-Amz-Target, and for regional services by the region; all others are moto's.
         self._apis: dict[str | tuple[str, str], Any] = {
-            OF_ACCOUNT: Control(
-                faults, self._authorizer, is_root=lambda environ: environ[KEY] == account.access_key_id
-            ),
+            OF_ACCOUNT: Control(faults, self.authorizer, is_root=lambda environ: environ[KEY] == account.access_key_id),
             ECR_PUBLIC_TARGET: ecr_public_api(),
             **{(OF_SAGEMAKER, region): sagemaker_api(jobs, registries[region]) for region, jobs in self.jobs.items()},
             **{(CODEBUILD_TARGET, region): codebuild_api(builds) for region, builds in self._builds.items()},
         }
         self._moto = MotoServices()
         self.app = RegionCheck(
-            IamEnforcement(self._route, self._authorizer, self._caller_of), account.account_id, account.regions
+            IamEnforcement(self._route, self.authorizer, self._caller_of), account.account_id, account.regions
         )
 
     def _tags_of(self, arn: str) -> Mapping[str, str] | None:
@@ -257,20 +255,20 @@ class Services:
 
         s3_files.install(self._state / "s3")
         sts.install(self._account.access_key_id)
-        backend.install(of_states, self._authorizer)
+        backend.install(of_states, self.authorizer)
         engine.install()
         cloudwatch.install()
-        sns.install(self._authorizer)
-        targets.install(self._authorizer, self._deliveries)
-        scheduler.install(self._authorizer, self._deliveries)
+        sns.install(self.authorizer)
+        targets.install(self.authorizer, self._deliveries)
+        scheduler.install(self.authorizer, self._deliveries)
         key_states.install()
         log_events.install()
         moto_limits.install()
-        simulation.install(self._authorizer)
+        simulation.install(self.authorizer)
         user_boundaries.install()
 
     def _caller_of(self, environ: WSGIEnvironment) -> tuple[Caller, str]:
-        return self._authorizer.caller(environ[KEY], self._account.access_key_id), environ[SERVICE]
+        return self.authorizer.caller(environ[KEY], self._account.access_key_id), environ[SERVICE]
 
     def _route(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         target, dot, _ = environ.get("HTTP_X_AMZ_TARGET", "").partition(".")

@@ -24,7 +24,7 @@ from sagemaker_local_account.images import uv
     ],
 )
 def test_a_setting_of_pip_is_one_of_uv(listed: str, variables: dict[str, str]):
-    assert uv.settings(listed) == variables
+    assert uv.settings(listed) == ([], variables)
 
 
 def test_a_variable_of_pip_wins_over_its_files_and_one_of_uv_over_both(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):

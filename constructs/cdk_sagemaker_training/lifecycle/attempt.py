@@ -300,7 +300,7 @@ class Attempt:
     def _classify(self) -> None:
         """Add the Choices that distinguish causes, and the states that name them."""
         if refusals := list(self._rules(_REFUSAL)):
-            if self._followed[Cause.QUOTA]:
+            if self._followed[Cause.QUOTA]:  # whose error has the same name; the message tells them apart
                 refusals.insert(0, {**self._sign(Cause.NOT_AVAILABLE, _REFUSAL), "Next": Seam.REFUSED})
             why = {"Type": "Choice", "Choices": refusals, "Default": Seam.REFUSED}
             self.before(Seam.REFUSED, "WhyRefused", {"WhyRefused": why})

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import time
-from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
@@ -91,15 +90,13 @@ class Authorizer:
         self._tags_of = tags_of
         self.enforced = enforced
         self._use = PermissionUse()
-        self._denied: deque[tuple[Caller, Call, str]] = deque(maxlen=1)
+        self._last_denied: tuple[Caller, Call] | None = None
 
     def check(self, caller: Caller, call: Call, region: str = "") -> None:
         """Raises `AccessDenied` unless the caller is allowed the call; ``region`` is by default that of the resource."""
         if not self.enforced or caller.is_root:
             return
-        region = region or region_of(call.resource) or self._location.region
-        context = {**self._context_of(caller, region), **self._resource_tags(call), **call.context}
-        call = replace(call, context=context)
+        call = self._in_context(caller, call, region)
         for one in [call, *resource_policies.calls_with(call, self._location)]:
             self._check_one(caller, one)
 
@@ -242,6 +239,12 @@ class Authorizer:
             return {}
         return {OF_RESOURCE_TAGS: (), **{f"{OF_RESOURCE_TAGS}{key.lower()}": (value,) for key, value in tags.items()}}
 
+    def _in_context(self, caller: Caller, call: Call, region: str = "") -> Call:
+        """The call with all condition keys; ``region`` is by default that of the resource."""
+        region = region or region_of(call.resource) or self._location.region
+        context = {**self._context_of(caller, region), **self._resource_tags(call), **call.context}
+        return replace(call, context=context)
+
     def _context_of(self, caller: Caller, region: str) -> dict[str, tuple[str, ...]]:
         now = time.time()
         return {
@@ -263,7 +266,7 @@ class Authorizer:
     def _check_one(self, caller: Caller, call: Call) -> None:
         why = self._why_denied(caller, call)
         if why:
-            self._denied.append((caller, call, why))
+            self._last_denied = caller, call
             raise AccessDenied(caller, call, why)
         if call.action not in _ON_TRUST:
             self._use.record(caller.identity, caller.policies.values(), call)
@@ -299,20 +302,17 @@ class Authorizer:
             LookupError: the account has no such principal, or nothing was denied.
         """
         if call is None:
-            if not self._denied:
+            if self._last_denied is None:
                 raise LookupError("no call was denied since the account started")
-            caller, made, _ = self._denied[-1]
+            caller, made = self._last_denied
             caller = replace(self.principal(caller.identity), session=caller.session)
         else:
             arn = call["principal"]
             caller = self.principal(
                 arn if arn.startswith("arn:") else f"arn:aws:iam::{self._location.account}:role/{arn}"
             )
-            made = Call(call["action"], call.get("resource") or "*")
             given = {key.lower(): (value,) for key, value in call.get("context", {}).items()}
-            region = region_of(made.resource) or self._location.region
-            context = {**self._context_of(caller, region), **self._resource_tags(made), **given}
-            made = replace(made, context=context)
+            made = self._in_context(caller, Call(call["action"], call.get("resource") or "*", given))
         named = dict(caller.policies)
         policy = self._policy_of(made)
         named |= {} if policy is None else {f"the policy of {made.resource}": policy}
@@ -352,12 +352,18 @@ def why_denied(caller: Caller, call: Call, of_resource: Sequence[Document]) -> s
     # "Within an account, an implicit deny in a permissions boundary does not limit the permissions granted to an IAM user by a
     # resource-based policy", nor those of a role's session by its own ARN, but those of the role ("Permissions boundaries for IAM
     # entities"; measured in "Demonstration that AWS IAM policy evaluation docs are incorrect").
-    itself = effect_of(of_resource, call, lambda statement: _is_named(statement, caller)) == "Allow"
-    for documents, kind in ((caller.boundary, "permissions boundary"), (caller.session, "session policy")):
+    passes = (
+        caller.boundary is not None
+        and effect_of(of_resource, call, lambda statement: _is_named(statement, caller)) == "Allow"
+    )
+    for documents, kind, granted in (
+        (caller.boundary, "permissions boundary", passes),
+        (caller.session, "session policy", False),
+    ):
         effect = "Allow" if documents is None else effect_of(documents, call)
         if effect == "Deny":
             return f"with an explicit deny in a {kind}"
-        if effect is None and not (itself and documents is caller.boundary):
+        if effect is None and not granted:
             return f"because no {kind} {because}"
     return None
 

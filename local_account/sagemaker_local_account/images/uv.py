@@ -25,7 +25,6 @@ VARIABLES = {
     "constraint": ("UV_CONSTRAINT", " "),
     "trusted-host": ("UV_INSECURE_HOST", " "),
     "cert": ("SSL_CERT_FILE", " "),
-    "pre": ("UV_PRERELEASE", " "),
     "default-timeout": ("UV_HTTP_TIMEOUT", " "),
     "timeout": ("UV_HTTP_TIMEOUT", " "),
 }
@@ -91,16 +90,22 @@ _RENAMED = {
 _VARIABLES_OF_OPTIONS = {"--proxy": "ALL_PROXY", "--client-cert": "SSL_CLIENT_CERT"}
 
 
-def settings(listed: str) -> dict[str, str]:
-    """Returns the variables of uv for what `pip config list` prints; a setting of a variable's own comes last there and wins."""
-    found: dict[str, str] = {}
-    for name, value in re.findall(r"^(?:\w+|:env:)\.([\w-]+)='(.*)'$", listed, re.M):
-        if name in VARIABLES:
-            variable, between = VARIABLES[name]
-            found[variable] = between.join(value.replace("\\n", " ").split())
-    if found.pop("UV_PRERELEASE", "").lower() in _TRUE:
+def settings(listed: str) -> tuple[list[str], dict[str, str]]:
+    """Returns the arguments and variables of uv for what `pip config list` prints, which has the variables of pip first.
+
+    A variable of pip wins over its files.
+    """
+    lines = "\n".join(sorted(listed.splitlines(), key=lambda line: line.startswith(":env:")))
+    of_pip = dict(re.findall(r"^(?:\w+|:env:)\.([\w-]+)='(.*)'$", lines, re.MULTILINE))
+    found = {
+        variable: between.join(of_pip[name].replace("\\n", " ").split())
+        for name, (variable, between) in VARIABLES.items()
+        if name in of_pip
+    }
+    if of_pip.get("pre", "").lower() in _TRUE:
         found["UV_PRERELEASE"] = "allow"
-    return found
+    # uv has no variable for it.
+    return ["--no-index"] if of_pip.get("no-index", "").lower() in _TRUE else [], found
 
 
 def command(python: Path) -> tuple[list[str], dict[str, str]]:
@@ -110,13 +115,9 @@ def command(python: Path) -> tuple[list[str], dict[str, str]]:
     """
     pip = [sys.executable, "-m", "pip", "config", "list"]
     listed = subprocess.run(pip, check=False, capture_output=True, text=True).stdout  # without pip it has no settings
-    # `pip config list` has the variables first.
-    lines = "\n".join(sorted(listed.splitlines(), key=lambda line: line.startswith(":env:")))
-    words = [find_uv_bin(), "pip", "install", "--python", str(python), "--compile-bytecode"]
-    without = re.findall(r"^(?:\w+|:env:)\.no-index='(.*)'$", lines, re.M)
-    if without and without[-1].lower() in _TRUE:  # uv has no variable for it
-        words.append("--no-index")
-    return words, {"UV_INDEX_STRATEGY": "unsafe-best-match", **settings(lines), **os.environ}
+    arguments, variables = settings(listed)
+    words = [find_uv_bin(), "pip", "install", "--python", str(python), "--compile-bytecode", *arguments]
+    return words, {"UV_INDEX_STRATEGY": "unsafe-best-match", **variables, **os.environ}
 
 
 def options(of_pip: Sequence[str], packages: Sequence[str]) -> tuple[list[str], dict[str, str]]:

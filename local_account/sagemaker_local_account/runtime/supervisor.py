@@ -135,13 +135,14 @@ def _forward(control: socket.socket, hosts: dict[str, socket.socket], endpoint_p
                 message, descriptors = _received(hosts[name])
                 for descriptor in descriptors:
                     relay(socket.socket(fileno=descriptor), endpoint_port)
-                content = json.loads(message) if message else {}
                 if not message:
                     selector.unregister(hosts[name])
                     if name in running:
                         running.remove(name)
                         _send(control, {"host": name, "failed": KILLED, "code": -signal.SIGKILL, "lost": True})
-                elif "code" in content:
+                    continue
+                content = json.loads(message)
+                if "code" in content:
                     codes[name] = content["code"]
                 elif "ended" in content:
                     running.remove(name)

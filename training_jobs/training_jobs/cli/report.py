@@ -85,11 +85,12 @@ def page(shown: list[Shown]) -> str:
     """
     title = " and ".join(escape(it.job["TrainingJobName"]) for it in shown)
     names = list(dict.fromkeys(name for it in shown for name in it.metrics))
+    several = len(shown) > 1
     charts = [
         line_chart(
             name,
             {it.job["TrainingJobName"]: it.metrics[name] for it in shown if name in it.metrics},
-            named=len(shown) > 1,
+            named=several,
         )
         for name in names
     ]
@@ -102,9 +103,9 @@ def page(shown: list[Shown]) -> str:
         _table("Result", [_result(it) for it in shown]),
         "<h2>Metrics</h2>",
         *(charts or ["<p>None: the workflow has no metric_definitions, or no line matched them.</p>"]),
-        *(part for it in shown for part in _phases(it, of="" if len(shown) == 1 else it.job["TrainingJobName"])),
+        *(part for it in shown for part in _phases(it, named=several)),
         _table("Configuration", [_configuration(it.job) for it in shown]),
-        *(part for it in shown for part in _log(it, of="" if len(shown) == 1 else it.job["TrainingJobName"])),
+        *(part for it in shown for part in _log(it, named=several)),
         "</body></html>\n",
     ]
     return "\n".join(parts)
@@ -170,7 +171,12 @@ def _table(title: str, columns: list[dict[str, str]]) -> str:
     return f"<h2>{title}</h2><table>{''.join(rows)}</table>"
 
 
-def _phases(shown: Shown, of: str) -> list[str]:
+def _heading(text: str, shown: Shown, *, named: bool) -> str:
+    of_job = f" of {escape(shown.job['TrainingJobName'])}" if named else ""
+    return f"<h2>{text}{of_job}</h2>"
+
+
+def _phases(shown: Shown, *, named: bool) -> list[str]:
     start = shown.job["CreationTime"]
     phases = [
         (
@@ -181,9 +187,9 @@ def _phases(shown: Shown, of: str) -> list[str]:
         for it in shown.job.get("SecondaryStatusTransitions", [])
         if it["Status"] != shown.job["TrainingJobStatus"]
     ]
-    return [f"<h2>Phases{f' of {escape(of)}' if of else ''}</h2>", timeline(phases)]
+    return [_heading("Phases", shown, named=named), timeline(phases)]
 
 
-def _log(shown: Shown, of: str) -> list[str]:
+def _log(shown: Shown, *, named: bool) -> list[str]:
     lines = "\n".join(escape(f"{line.host}  {line.message}") for line in shown.lines if line.message.strip())
-    return [f"<h2>Last lines{f' of {escape(of)}' if of else ''}</h2>", f"<pre>{lines}</pre>"]
+    return [_heading("Last lines", shown, named=named), f"<pre>{lines}</pre>"]

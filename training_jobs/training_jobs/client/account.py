@@ -94,12 +94,13 @@ class Account:
         """Return the workflows that are deployed, by their construct paths."""
         return sorted(self._workflows(), key=lambda it: it.path)
 
-    def workflow(self, name: str | None = None) -> Workflow:
+    def workflow(self, name: str | None = None, among: list[Workflow] | None = None) -> Workflow:
         """Return one workflow.
 
         Args:
             name: Its construct path, such as ``"Digits/Training"``, or the end of it, such as ``"Training"``, or its stack's
                 name, or its state machine's ARN. Default: the only one that there is.
+            among: The workflows, where they are known. Default: those that are deployed.
 
         Raises:
             NotFoundError: There is none.
@@ -107,7 +108,7 @@ class Account:
         """
         if name is not None and name.startswith("arn:"):
             return Workflow(self, name, path=name.rpartition(":")[2])
-        found = self.workflows()
+        found = self.workflows() if among is None else among
         exact = [it for it in found if name in (None, it.path)]
         matching = exact or [it for it in found if it.stack == name or it.path.endswith(f"/{name}")]
         if len(matching) == 1:

@@ -17,6 +17,7 @@ from training_jobs.client.jobs import Job
 
 if TYPE_CHECKING:
     from training_jobs.client.account import Account
+    from training_jobs.client.workflows import Workflow
 
 ELLIPSIS = "…"
 # TrainingJobName and NameContains of the service model.
@@ -55,31 +56,38 @@ def find(account: Account, name: str | None) -> Execution | Job:
     if name is not None and ":training-job/" in name:
         return account.job(name.rpartition("/")[2])
     by_name = name is not None and not name.startswith("arn:") and "/" not in name
-    if by_name and (found := _exact(account, str(name))) is not None:
-        return found
+    if by_name and (job := _job(account, str(name))) is not None:
+        return job
+    workflows = [] if name is not None and name.startswith("arn:") else account.workflows()
+    if by_name and (execution := _execution(account, workflows, str(name))) is not None:
+        return execution
     try:
-        workflow = account.workflow(name)
+        workflow = account.workflow(name, workflows)
     except AmbiguousNameError:
         raise
     except NotFoundError as error:
         if not by_name:
             raise
-        return _only(str(name), list(_with_part(account, str(name))), error)
+        return _only(str(name), list(_with_part(account, workflows, str(name))), error)
     latest = workflow.latest()
     if latest is None:
         raise NotFoundError(f"{workflow.path} was never started: `training-jobs start {workflow.path}`")
     return latest
 
 
-def _exact(account: Account, name: str) -> Execution | Job | None:
-    if _JOB.fullmatch(name):  # the service refuses to describe another name
-        try:
-            account.job(name).describe()
-        except NotFoundError:
-            pass
-        else:
-            return account.job(name)
-    for workflow in account.workflows():
+def _job(account: Account, name: str) -> Job | None:
+    if not _JOB.fullmatch(name):  # the service refuses to describe another name
+        return None
+    job = account.job(name)
+    try:
+        job.describe()
+    except NotFoundError:
+        return None
+    return job
+
+
+def _execution(account: Account, workflows: list[Workflow], name: str) -> Execution | None:
+    for workflow in workflows:
         execution = account.execution(f"{workflow.arn.replace(':stateMachine:', ':execution:')}:{name}")
         try:
             execution.describe()
@@ -100,7 +108,7 @@ def _only(name: str, candidates: list[Execution | Job], error: NotFoundError) ->
     raise AmbiguousNameError(f"{name!r} is a part of several names: {named}{more}") from None
 
 
-def _with_part(account: Account, name: str) -> Iterator[Execution | Job]:
+def _with_part(account: Account, workflows: list[Workflow], name: str) -> Iterator[Execution | Job]:
     """Jobs and executions, each the newest first, that have a part in their names."""
     pieces = _CUT.split(name)
     pattern = re.compile(".+".join(map(re.escape, pieces)))
@@ -111,7 +119,7 @@ def _with_part(account: Account, name: str) -> Iterator[Execution | Job]:
         for job in account.jobs(name_contains=longest, limit=_MOST_JOBS):
             if matches(job.name):
                 yield account.job(job.name)
-    for workflow in account.workflows():
+    for workflow in workflows:
         for execution in itertools.islice(workflow.executions(), _MOST_EXECUTIONS):
             if matches(execution.name):
                 yield execution
