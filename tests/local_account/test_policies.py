@@ -156,3 +156,5 @@ def test_what_a_resource_grants_a_user_or_session_by_its_arn_passes_by_what_a_bo
         why_denied(sessions, call, [granted_to(principal)])
         == "because no session policy allows the s3:GetObject action"
     )
+    both = why_denied(replace(bounded, session=[elsewhere]), call, [granted_to(principal)])
+    assert both == (why or "because no session policy allows the s3:GetObject action")
