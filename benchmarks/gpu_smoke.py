@@ -1,6 +1,6 @@
 """Runs each kind of PyTorch training for about a minute on this machine's GPUs, and prints one table.
 
-    python benchmarks/gpu_smoke.py
+    python benchmarks/gpu_smoke.py [PART OF A ROW'S NAME ...]
 
 It requires PyTorch with CUDA, transformers for one row, and Pillow and scikit-learn for those of images. The loss's difference is
 the largest, over the first steps in fp32 (TF32 on the GPU), from one process on the CPU with the same arguments. In
@@ -36,6 +36,21 @@ LLAMA = {
     "vocab_size": 32000,
     "max_position_embeddings": 2048,
     "tie_word_embeddings": False,
+}
+SMALL_SIZES = {"hidden_size": 128, "intermediate_size": 256, "num_hidden_layers": 2, "vocab_size": 256}
+SMALL_LLAMA = LLAMA | SMALL_SIZES
+SMALL_QWEN3 = SMALL_LLAMA | {"architectures": ["Qwen3ForCausalLM"], "model_type": "qwen3", "head_dim": 8}
+SMALL_GPT2 = {
+    "architectures": ["GPT2LMHeadModel"],
+    "model_type": "gpt2",
+    "vocab_size": 256,
+    "n_positions": 128,
+    "n_embd": 128,
+    "n_layer": 2,
+    "n_head": 4,
+    "resid_pdrop": 0.0,
+    "embd_pdrop": 0.0,
+    "attn_pdrop": 0.0,
 }
 
 
@@ -96,39 +111,51 @@ def compiled(gpus: int) -> dict[str, float | None]:
     }
 
 
-def model_parallel(gpus: int) -> dict[str, float | None]:
-    parity = f"{SMALL} --hidden 256 --batch-size 16 --steps {PARITY_STEPS} --log-every 1 --checkpoint-every 0"
-    large = "--layers 16 --width 1536 --heads 16 --hidden 4096 --context 1024 --precision bf16 --checkpoint-every 0"
-    printed = run("model_parallel/train.py", f"{large} --batch-size {8 * gpus} --steps 40", gpus=gpus)
+def model_parallel(gpus: int, on_gpus: str = "", precision: str = "bf16") -> dict[str, float | None]:
+    """With `on_gpus`, arguments of the GPUs' processes alone, gradients are clipped and a checkpoint is saved on the way."""
+    clipped = "--clip 1.0 --checkpoint-every 5" if on_gpus else "--checkpoint-every 0"
+    parity = f"{SMALL} --hidden 256 --batch-size 16 --steps {PARITY_STEPS} --log-every 1 {clipped}"
+    large = (
+        f"--layers 16 --width 1536 --heads 16 --hidden 4096 --context 1024 --checkpoint-every 0 --clip 1.0 {on_gpus}"
+    )
+    arguments = f"{large} --precision {precision} --batch-size {8 * gpus} --steps 40"
+    printed = run("model_parallel/train.py", arguments, gpus=gpus)
     return {
-        "difference": difference("model_parallel/train.py", parity, gpus),
+        "difference": difference("model_parallel/train.py", parity, gpus, on_gpus=on_gpus),
         "rate": last(r"tokens/s (\d+)", printed),
+        "memory": last(r" memory_gib ([\d.]+)", printed),
     }
+
+
+def huggingface_parity(gpus: int, model: dict[str, object], on_gpus: str = "") -> dict[str, float | None]:
+    """A small model of transformers, in the first steps alone."""
+    script = "model_parallel/huggingface/train.py"
+    with tempfile.TemporaryDirectory() as name:
+        channels = prepared(Path(name), model)
+        parity = f"--steps {PARITY_STEPS} --log-every 1 --batch-size {8 * gpus} --checkpoint-every 5"
+        return {"difference": difference(script, parity, gpus, channels, on_gpus=on_gpus)}
+
+
+def prepared(folder: Path, model: dict[str, object]) -> dict[str, Path]:
+    """The channels of a model's configuration, and of tokens."""
+    (folder / "model").mkdir()
+    (folder / "model" / "config.json").write_text(json.dumps(model))
+    prepare = [sys.executable, str(TRAINING_CODE / "model_parallel" / "huggingface" / "prepare_tokens.py")]
+    texts = [str(file) for file in TRAINING_CODE.rglob("*.py")]
+    subprocess.run([*prepare, "--output", str(folder / "tokens"), *texts], check=True, stdout=subprocess.DEVNULL)
+    return {"model": folder / "model", "tokens": folder / "tokens"}
 
 
 def huggingface(gpus: int) -> dict[str, float | None]:
     script = "model_parallel/huggingface/train.py"
     with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        for model, sizes in {
-            "large": LLAMA,
-            "small": {**LLAMA, "hidden_size": 128, "intermediate_size": 256, "num_hidden_layers": 2, "vocab_size": 256},
-        }.items():
-            (folder / model).mkdir()
-            (folder / model / "config.json").write_text(json.dumps(sizes))
-        prepare = [sys.executable, str(TRAINING_CODE / "model_parallel" / "huggingface" / "prepare_tokens.py")]
-        texts = [str(file) for file in TRAINING_CODE.rglob("*.py")]
-        subprocess.run([*prepare, "--output", str(folder / "tokens"), *texts], check=True, stdout=subprocess.DEVNULL)
-        tokens = {"tokens": folder / "tokens"}
-        parity = f"--steps {PARITY_STEPS} --log-every 1 --checkpoint-every 0 --batch-size {8 * gpus}"
+        channels = prepared(Path(name), LLAMA)
         arguments = f"--context 1024 --batch-size {8 * gpus} --steps 40 --precision bf16 --checkpoint-every 0"
-        printed = run(
-            script, f"{arguments} --compiler inductor", gpus=gpus, channels=tokens | {"model": folder / "large"}
-        )
-        eager = run(script, arguments, gpus=gpus, channels=tokens | {"model": folder / "large"})
+        printed = run(script, f"{arguments} --compiler inductor", gpus=gpus, channels=channels)
+        eager = run(script, arguments, gpus=gpus, channels=channels)
         rate, eager_rate = (last(r"tokens/s (\d+)", text) or 0.0 for text in (printed, eager))
         return {
-            "difference": difference(script, parity, gpus, tokens | {"model": folder / "small"}),
+            **huggingface_parity(gpus, SMALL_LLAMA),
             "rate": rate,
             "ratio": rate / eager_rate,
             "mfu": last(r" mfu ([\d.]+)", printed),
@@ -172,7 +199,17 @@ def images(gpus: int, precision: str) -> dict[str, float | None]:
 KINDS = {
     "compiled/train.py": compiled,
     "model_parallel/train.py": model_parallel,
+    "model_parallel/train.py --precision fp16": partial(model_parallel, on_gpus="--precision fp16", precision="fp16"),
+    "model_parallel/train.py --cpu-offload": partial(model_parallel, on_gpus="--cpu-offload"),
+    "model_parallel/train.py --activation-offloading": partial(
+        model_parallel, on_gpus="--activation-checkpointing --activation-offloading"
+    ),
     "model_parallel/huggingface/train.py": huggingface,
+    "model_parallel/huggingface/train.py (Qwen3)": partial(huggingface_parity, model=SMALL_QWEN3),
+    "model_parallel/huggingface/train.py (GPT-2)": partial(huggingface_parity, model=SMALL_GPT2),
+    "model_parallel/huggingface/train.py --precision fp16": partial(
+        huggingface_parity, model=SMALL_LLAMA, on_gpus="--precision fp16"
+    ),
     "data_parallel/train.py --precision fp16": data_parallel,
     "heterogeneous/train.py": heterogeneous,
     "heterogeneous/images/train.py": partial(images, precision="bf16"),
@@ -204,6 +241,8 @@ def main() -> None:
     print("| script | " + " | ".join(COLUMNS.values()) + " |")
     print("|---" * (1 + len(COLUMNS)) + "|", flush=True)
     for name, measure in KINDS.items():
+        if sys.argv[1:] and not any(part in name for part in sys.argv[1:]):
+            continue
         found = measure(gpus)
         print(f"| `{name}` | " + " | ".join(shown(found.get(column)) for column in COLUMNS) + " |", flush=True)
 
