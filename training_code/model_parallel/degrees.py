@@ -1,7 +1,7 @@
 """The degrees of parallelism, and their validation against the ranks, the model and the batch."""
 
 # ran: `precision="bf16"` | test_model_parallel (soak) | no | one H100, one H200 | no
-# ran: `cpu_offload`, `activation_offloading` | test_model_parallel | no | no | no
+# ran: `cpu_offload`, `activation_offloading` | test_model_parallel | no | one H200 | no
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ sums what all ranks find, and AdamW's fused kernel leaves a step out where the s
 (ATen/native/cuda/fused_adam_utils.cuh). Each optimizer of a rank would decide for itself. The rule is theirs.
 """
 
-# ran: `precision="fp16"`, a scaled loss | test_model_parallel (soak), test_huggingface (soak) | no | no | no
+# ran: `precision="fp16"`, a scaled loss | test_model_parallel (soak), test_huggingface (soak) | no | one H200 | no
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ prepare_tokens.py writes, and so has ``validation``, with --evaluate-every. The 
 It resumes from a checkpoint of any layout.
 """
 
-# ran: Llama and Qwen3 (`data_shard` x `tensor`), GPT-2 | test_huggingface | test_huggingface (soak) | Llama, one H200 | no
+# ran: Llama and Qwen3 (`data_shard` x `tensor`), GPT-2 | test_huggingface | test_huggingface (soak) | one H200 | no
 from __future__ import annotations
 
 import argparse
