@@ -115,8 +115,9 @@ def model_parallel(gpus: int, on_gpus: str = "", precision: str = "bf16") -> dic
     """With `on_gpus`, arguments of the GPUs' processes alone, gradients are clipped and a checkpoint is saved on the way."""
     clipped = "--clip 1.0 --checkpoint-every 5" if on_gpus else "--checkpoint-every 0"
     parity = f"{SMALL} --hidden 256 --batch-size 16 --steps {PARITY_STEPS} --log-every 1 {clipped}"
-    large = f"--layers 16 --width 1536 --heads 16 --hidden 4096 --context 1024 --checkpoint-every 0 --clip 1.0 {on_gpus} --learning-rate 3e-4"
-    arguments = f"{large} --precision {precision} --batch-size {8 * gpus} --steps 40"
+    large = "--layers 16 --width 1536 --heads 16 --hidden 4096 --context 1024"
+    length = f"--batch-size {8 * gpus} --steps 40 --clip 1.0 --learning-rate 3e-4 --checkpoint-every 0"
+    arguments = f"{large} {length} --precision {precision} {on_gpus}"
     printed = run("model_parallel/train.py", arguments, gpus=gpus)
     return {
         "difference": difference("model_parallel/train.py", parity, gpus, on_gpus=on_gpus),

@@ -54,9 +54,21 @@ class Stack(cdk.Stack):
         )
         kept = sfn.LogOptions(destination=group, level=sfn.LogLevel.ALL, include_execution_data=False)
         guard = Guard(self, "SageMakerTrainingJobsGuard", machines, kept)
-        handler = Handler(self, "SageMakerTrainingJobsHandler", machines)
-        for number in range(workflows):
+        handler = Handler(self, "SageMakerTrainingJobsHandler", machines, group)
+        trainings = [
             Training(self, f"Training{number}", f"digits-{number}", machines, bucket, repository, kept, guard, handler)
+            for number in range(workflows)
+        ]
+        updates = cdk.CustomResource(
+            self,
+            "SageMakerTrainingUpdates",
+            resource_type="Custom::SageMakerTrainingUpdates",
+            service_token=handler.function.function_arn,
+            service_timeout=cdk.Duration.minutes(16),
+            properties={"Workflows": [training.needs for training in trainings]},
+        )
+        for policy in [policy for training in trainings for policy in training.policies]:
+            policy.node.add_dependency(updates)
 
 
 def digest(text: str) -> str:
@@ -109,17 +121,29 @@ class Training(Construct):
         actions = ["CreateTrainingJob", "DescribeTrainingJob", "StopTrainingJob", "AddTags"]
         allow(machine, [f"sagemaker:{action}" for action in actions], jobs)
         passing = {"StringEquals": {"iam:PassedToService": "sagemaker.amazonaws.com"}}
-        allow(machine, ["iam:PassRole"], role.role_arn, passing)
-        allow(machine, ["s3:ListBucket"], bucket.bucket_arn, {"StringLike": {"s3:prefix": ["models/*"]}})
+        allow(machine, ["iam:PassRole"], role.role_arn, conditions=passing)
+        allow(machine, ["s3:ListBucket"], bucket.bucket_arn, conditions={"StringLike": {"s3:prefix": ["models/*"]}})
         resource = cdk.CustomResource(
             self,
             "Deletion",
             resource_type="Custom::SageMakerTrainingJobs",
             service_token=handler.function.function_arn,
             service_timeout=cdk.Duration.minutes(16),
-            properties={"StateMachineArn": machine.state_machine_arn, "JobNamePrefix": prefix},
+            properties={"StateMachineArn": machine.state_machine_arn},
         )
         resource.node.add_dependency(role, bucket, kept.destination, machine, guard.rule)
+        self.policies = [one.node.find_child("DefaultPolicy") for one in (role, machine.role)]
+        checkpoints = bucket.arn_for_objects(f"checkpoints/{prefix}/*")
+        self.needs = {
+            "BreakingUpdates": "refuse",
+            "Needs": {
+                "iam:PassRole": [role.role_arn],
+                "s3:GetObject": [bucket.arn_for_objects("digits/*"), checkpoints],
+                "s3:PutObject": [bucket.arn_for_objects("models/*"), checkpoints],
+                "sagemaker:DescribeTrainingJob": [jobs],
+            },
+            "StateMachineArn": f"{STATES_ARN}:stateMachine:{machines}{id}-{digest(id)}",
+        }
 
 
 class Guard(Construct):
@@ -133,9 +157,9 @@ class Guard(Construct):
         )
         allow(role, ["sagemaker:ListTrainingJobs"], "*")
         stopping = ["sagemaker:DescribeTrainingJob", "sagemaker:StopTrainingJob"]
-        allow(role, stopping, f"{jobs}/*", {"StringLike": {TAG: executions}})
+        allow(role, stopping, f"{jobs}/*", conditions={"StringLike": {TAG: executions}})
         allow(role, ["states:DescribeExecution"], executions)
-        allow(role, ["sagemaker:ListTags"], f"{jobs}/digits-*")
+        allow(role, ["sagemaker:ListTags"], f"{jobs}/digits-*", f"{jobs}/{scope.node.id.lower()}-*")
         stopper = sfn.StateMachine(self, "Stopper", logs=kept, definition_body=states("stopper"), role=role)
         reconciler = sfn.StateMachine(
             self,
@@ -208,13 +232,10 @@ class Guard(Construct):
 class Handler(Construct):
     """The function behind the custom resources that go before what jobs need."""
 
-    def __init__(self, scope: Construct, id: str, machines: str) -> None:
+    def __init__(self, scope: Construct, id: str, machines: str, group: logs.LogGroup) -> None:
         super().__init__(scope, id)
         description = "Stops training jobs before their workflow is deleted"
         executions = f"{STATES_ARN}:execution:{machines}*"
-        group = logs.LogGroup(
-            self, "Logs", retention=logs.RetentionDays.THREE_MONTHS, removal_policy=cdk.RemovalPolicy.DESTROY
-        )
         listing = ["batch:DescribeServiceJob", "batch:ListServiceJobs", "sagemaker:ListTrainingJobs"]
         stopping = ["batch:TerminateServiceJob", "sagemaker:DescribeTrainingJob", "sagemaker:StopTrainingJob"]
         own = "us-east-1:123456789012"
@@ -225,6 +246,10 @@ class Handler(Construct):
             ),
             iam.PolicyStatement(actions=["states:StopExecution"], resources=[executions]),
             iam.PolicyStatement(actions=listing, resources=["*"]),
+            iam.PolicyStatement(
+                actions=["cloudformation:DescribeStacks"],
+                resources=[f"arn:aws:cloudformation:{own}:stack/{scope.node.id}/*"],
+            ),
             iam.PolicyStatement(
                 actions=stopping,
                 resources=[f"arn:aws:batch:{own}:service-job/*", f"arn:aws:sagemaker:{own}:training-job/*"],
@@ -257,11 +282,11 @@ def allow_job(role: iam.Role, prefix: str, bucket: s3.IBucket, repository: ecr.I
     log_actions = ["CreateLogGroup", "CreateLogStream", "DescribeLogStreams", "PutLogEvents"]
     allow(role, [f"logs:{action}" for action in log_actions], group)
     namespace = {"StringEquals": {"cloudwatch:namespace": "/aws/sagemaker/TrainingJobs"}}
-    allow(role, ["cloudwatch:PutMetricData"], "*", namespace)
+    allow(role, ["cloudwatch:PutMetricData"], "*", conditions=namespace)
     repository.grant_pull(role)
     checkpoints = f"checkpoints/{prefix}/*"
     for folder in ("digits/*", checkpoints):
-        allow(role, ["s3:ListBucket"], bucket.bucket_arn, {"StringLike": {"s3:prefix": [folder]}})
+        allow(role, ["s3:ListBucket"], bucket.bucket_arn, conditions={"StringLike": {"s3:prefix": [folder]}})
         allow(role, ["s3:GetObject"], bucket.arn_for_objects(folder))
     for folder in ("models/*", checkpoints):
         allow(role, ["s3:AbortMultipartUpload", "s3:PutObject"], bucket.arn_for_objects(folder))
@@ -269,9 +294,12 @@ def allow_job(role: iam.Role, prefix: str, bucket: s3.IBucket, repository: ecr.I
 
 
 def allow(
-    principal: iam.Role | sfn.StateMachine, actions: list[str], resource: str, conditions: dict[str, Any] | None = None
+    principal: iam.Role | sfn.StateMachine,
+    actions: list[str],
+    *resources: str,
+    conditions: dict[str, Any] | None = None,
 ) -> None:
-    statement = iam.PolicyStatement(actions=actions, resources=[resource], conditions=conditions)
+    statement = iam.PolicyStatement(actions=actions, resources=[*resources], conditions=conditions)
     if isinstance(principal, sfn.StateMachine):
         principal.add_to_role_policy(statement)
     else:

@@ -60,3 +60,10 @@ def test_no_link_leads_to_a_file_that_the_site_has_not(site: Path) -> None:
             if page.name != "404.html" and not re.match(r"\w+:", target) and not (page.parent / target).exists():
                 missing.append(f"{page.name}: {target}")
     assert missing == []
+
+
+def test_the_pages_that_are_written_by_hand_have_at_most_40000_words() -> None:
+    listed = subprocess.run(
+        [sys.executable, ROOT / "docs" / "count_words.py"], capture_output=True, text=True, check=True
+    )
+    assert int(listed.stdout.split()[-3].replace(",", "")) <= 40_000
