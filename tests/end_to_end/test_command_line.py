@@ -258,6 +258,28 @@ class TestTheCommand:
         assert call["request"]["HyperParameters"]["steps"] == "3"
         assert f"{call['source']}\n" == ran.out
 
+    def test_exports_a_request_that_any_client_can_send(self, account: Account, typed: Callable[..., Ran]) -> None:
+        request = typed("export", "Training", "--set", "steps=2", "--as", "request").json
+        assert "Tags" not in request
+        account.client("sagemaker").create_training_job(**request)
+        assert account.job(request["TrainingJobName"]).wait(0.2)["TrainingJobStatus"] == "Completed"
+
+    def test_exports_a_definition_that_another_tool_can_deploy(
+        self, account: Account, typed: Callable[..., Ran]
+    ) -> None:
+        definition = typed("export", "Training", "--as", "definition").out
+        states = account.client("stepfunctions")
+        role = states.describe_state_machine(stateMachineArn=account.workflow("Logging/Training").arn)["roleArn"]
+        machine = states.create_state_machine(name="of-another-tool", definition=definition, roleArn=role)
+        started = states.start_execution(
+            stateMachineArn=machine["stateMachineArn"], input='{"steps": "2", "resume_from": "itself"}'
+        )["executionArn"]
+        ended = wait_until(
+            lambda: (it := states.describe_execution(executionArn=started))["status"] != "RUNNING" and it
+        )
+        assert ended["status"] == "SUCCEEDED", ended
+        assert json.loads(ended["output"])["TrainingJobStatus"] == "Completed"
+
     def test_adopts_nothing_that_is_not_there(self, typed: Callable[..., Ran]) -> None:
         ran = typed("adopt", "nothing")
         assert (ran.code, ran.out) == (2, "")

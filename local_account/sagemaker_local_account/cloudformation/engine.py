@@ -30,7 +30,7 @@ from moto.core.responses import ActionResult, EmptyResult
 from typing_extensions import override
 
 from sagemaker_local_account.awslambda import functions
-from sagemaker_local_account.cloudformation import resource_registry, support_matrix
+from sagemaker_local_account.cloudformation import exports, resource_registry, support_matrix
 from sagemaker_local_account.cloudformation.provisioner import ResourceFailed, Resources, reason, references
 from sagemaker_local_account.core import background
 from sagemaker_local_account.core.patches import patch
@@ -41,6 +41,7 @@ _log = logging.getLogger(__name__)
 def install() -> None:
     """Patches moto's CloudFormation; to be called before its first use in an account."""
     resource_registry.install()
+    exports.install()
     patch(models, "ResourceMap", Resources)
     patch(Stack, "parse_template", staticmethod(parsed), "template")
     patch(ChangeSet, "_parse_template", _parse_template, "self")
@@ -146,21 +147,24 @@ class Backend(CloudFormationBackend):
         return stack
 
     def _update(self, stack: Stack, template: str, parameters: dict[str, Any], tags: dict[str, str] | None) -> None:
-        former, former_parameters = stack.template, dict(stack.parameters)
+        former, former_parameters, former_tags = str(stack.template), dict(stack.parameters), stack.tags
         _status(stack, "UPDATE_IN_PROGRESS", "User Initiated")
         resource_map: Any = stack.resource_map
-        for export in [export.name for export in stack.exports]:
-            self.exports.pop(export, None)
-        try:
-            resource_map.change(Stack.parse_template(template), parameters)
+        resource_map.cross_stack_resources = self.exports
+
+        def outputs() -> None:
             _apply_template(stack, template, parameters, tags)
-            _publish(stack, self)
+            exports.publish(self, stack)
+
+        try:
+            resource_map.change(Stack.parse_template(template), parameters, outputs)
             _status(stack, "UPDATE_COMPLETE")
         except Exception as error:
             _status(stack, "UPDATE_ROLLBACK_IN_PROGRESS", _failure_reason(error))
             try:
-                resource_map.change(Stack.parse_template(str(former)), former_parameters)
-                _publish(stack, self)
+                resource_map.change(Stack.parse_template(former), former_parameters, lambda: None)
+                _apply_template(stack, former, former_parameters, former_tags)
+                exports.publish(self, stack)
                 _status(stack, "UPDATE_ROLLBACK_COMPLETE")
             except Exception as second_error:
                 _status(stack, "UPDATE_ROLLBACK_FAILED", _failure_reason(second_error))
@@ -171,19 +175,20 @@ class Backend(CloudFormationBackend):
     def delete_stack(self, name_or_stack_id: str) -> None:
         for stack in [s for s in self.stacks.values() if name_or_stack_id in (s.name, s.stack_id)]:
             _refuse_while_in_progress(stack)
+            if reason := exports.why_not_deleted(self, stack):
+                _status(stack, stack.status, reason)
+                continue
             _status(stack, "DELETE_IN_PROGRESS", "User Initiated")
             background.begin(partial(self._delete, stack))
 
     def _delete(self, stack: Stack) -> None:
-        exports = [export.name for export in stack.exports]
         failures = stack.resource_map.remove_all()
         if failures:
             _status(stack, "DELETE_FAILED", "; ".join(failures))
             return
         _status(stack, "DELETE_COMPLETE")
         stack.output_map = OutputMap(stack.resource_map, {}, stack.stack_id)
-        for name in exports:
-            self.exports.pop(name, None)
+        exports.withdraw(self, stack)
         for change_set_id in [i for i, c in self.change_sets.items() if c.stack_id == stack.stack_id]:
             del self.change_sets[change_set_id]
         self.deleted_stacks[stack.stack_id] = self.stacks.pop(stack.stack_id)
@@ -214,13 +219,16 @@ def _create(stack: Stack) -> None:
     resource_map: Any = stack.resource_map
     # There are no outputs until all resources are created.
     stack.output_map = OutputMap(resource_map, {}, stack.stack_id)
+    backend = cloudformation_backends[stack.account_id][stack.region_name]
+    resource_map.cross_stack_resources = backend.exports
     try:
         resource_map.open(stack.template_dict, stack.parameters)
         resource_map.make_all()
         stack.output_map = OutputMap(resource_map, stack.template_dict, stack.stack_id)
-        _publish(stack, cloudformation_backends[stack.account_id][stack.region_name])
+        exports.publish(backend, stack)
         _status(stack, "CREATE_COMPLETE")
     except Exception as error:
+        stack.output_map = OutputMap(resource_map, {}, stack.stack_id)
         _status(stack, "ROLLBACK_IN_PROGRESS", _failure_reason(error))
         # New resources are deleted on rollback whatever their DeletionPolicy, since they are empty.
         failures = resource_map.remove_all(retained_too=True)
@@ -238,11 +246,6 @@ def _apply_template(stack: Stack, template: str, parameters: dict[str, Any], tag
     if tags is not None:
         stack.tags = tags
     stack.output_map = OutputMap(stack.resource_map, stack.template_dict, stack.stack_id)
-
-
-def _publish(stack: Stack, backend: CloudFormationBackend) -> None:
-    for export in stack.exports:
-        backend.exports[export.name] = export
 
 
 def _status(stack: Stack, status: str, reason: str | None = None) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from moto.cloudformation.models import Event, cloudformation_backends
@@ -113,8 +113,8 @@ class Resources(ResourceMap):
     def _is_made_later(self, name: str) -> bool:
         return self._resource_json_map[name]["Type"] not in resource_registry.CREATED_FIRST
 
-    def change(self, template: dict[str, Any], parameters: dict[str, Any]) -> None:
-        """Updates the resources to another template: adds, modifies, then removes."""
+    def change(self, template: dict[str, Any], parameters: dict[str, Any], before_removal: Callable[[], None]) -> None:
+        """Updates the resources to another template: adds, modifies, calls what may refuse the update, then removes."""
         former = self._resource_json_map
         modified = [
             name for name in self.build_resource_diff(template, parameters)["Modify"] if name in self._parsed_resources
@@ -123,6 +123,7 @@ class Resources(ResourceMap):
         while modified:
             modified += self._modify(modified.pop(0), former)
         self.make_all()
+        before_removal()
         gone = [name for name in self._made(former) if not self._wanted(name)]
         failures = self._remove(gone, former, retained_too=False)
         if failures:

@@ -1,7 +1,8 @@
-"""The call of SageMaker's SDK that sends a request, for a notebook."""
+"""A workflow's request for other tools: by itself, and as the call of SageMaker's SDK for a notebook."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from typing import Any
 
@@ -10,7 +11,20 @@ from training_jobs.adopt.python_source import Call, Name, functions, source
 from training_jobs.client.jobs import EXECUTION_TAG
 from training_jobs.client.model_trainer import snake_member
 
-_TIME = "time.strftime('%Y-%m-%d-%H-%M-%S')"
+_FORMAT = "%Y-%m-%d-%H-%M-%S"
+_TIME = f"time.strftime('{_FORMAT}')"
+
+
+def own_request(request: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """Return a request for a job of its own: without the tag of an execution, by which the stack's guard would stop it.
+
+    Args:
+        request: A CreateTrainingJob request.
+        name: How the job's name begins; the time follows.
+    """
+    tags = [tag for tag in request.get("Tags", []) if tag["Key"] != EXECUTION_TAG]
+    members = {**request, "TrainingJobName": f"{name_prefix(name)}-{time.strftime(_FORMAT)}", "Tags": tags}
+    return {member: value for member, value in members.items() if value not in ([], {})}
 
 
 def sdk_call(request: Mapping[str, Any], shape: Any, name: str) -> str:
@@ -24,12 +38,11 @@ def sdk_call(request: Mapping[str, Any], shape: Any, name: str) -> str:
         shape: The input shape of CreateTrainingJob, of botocore.
         name: How the job's name begins; the time follows.
     """
-    tags = [tag for tag in request.get("Tags", []) if tag["Key"] != EXECUTION_TAG]
-    members = {**request, "Tags": tags}
+    members = own_request(request, name)
     keywords = {
         snake_member(member): _expression(value, shape.members[member])
         for member, value in members.items()
-        if member in shape.members and value not in ([], {})
+        if member in shape.members
     }
     keywords["training_job_name"] = Name(f'f"{name_prefix(name)}-{{{_TIME}}}"')
     call = Call("TrainingJob.create", (), keywords)
@@ -39,7 +52,7 @@ def sdk_call(request: Mapping[str, Any], shape: Any, name: str) -> str:
         "import time",
         "",
         # A tag is a resource there.
-        f"from sagemaker.core.resources import {'Tag, ' if tags else ''}TrainingJob",
+        f"from sagemaker.core.resources import {'Tag, ' if 'Tags' in members else ''}TrainingJob",
         "from sagemaker.core.shapes import (",
         *(f"    {one}," for one in shapes),
         ")",

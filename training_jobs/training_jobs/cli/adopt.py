@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -75,16 +75,33 @@ def export(
     set: Set = None,
     input: Input = None,
     name: Name = None,
+    form: Annotated[
+        Literal["sdk", "request", "definition"],
+        typer.Option(
+            "--as",
+            help="The call of SageMaker's Python SDK; the request as JSON, for other SDKs and the AWS CLI; "
+            "or the state machine's definition in the Amazon States Language.",
+        ),
+    ] = "sdk",
     as_json: AsJson = False,
 ) -> None:
-    """Print the call of SageMaker's SDK that starts the job which the next start would, without the state machine."""
-    from training_jobs.adopt.export import sdk_call
+    """Print what the next start would do, for other tools: a call of SageMaker's SDK, the request, or the state machine."""
+    from training_jobs.adopt.export import own_request, sdk_call
 
     account = connect(context)
     found = account.workflow(workflow)
+    if form == "definition":
+        print_json(found.definition())
+        return
     shape = account.client("sagemaker").meta.service_model.operation_model("CreateTrainingJob").input_shape
     requests = found.planned_requests(execution_input(input, set, found), name=name, alternatives=False)
-    calls = [sdk_call(request, shape, found.path.rpartition("/")[2].lower()) for request in requests]
+    begins = found.path.rpartition("/")[2].lower()
+    if form == "request":
+        names = [begins] if len(requests) == 1 else [f"{begins}-{number}" for number in range(1, len(requests) + 1)]
+        own = [own_request(request, begins) for request, begins in zip(requests, names, strict=True)]
+        print_json(own[0] if len(own) == 1 else own)
+        return
+    calls = [sdk_call(request, shape, begins) for request in requests]
     if as_json:
         print_json([{"request": request, "source": call} for request, call in zip(requests, calls, strict=True)])
         return

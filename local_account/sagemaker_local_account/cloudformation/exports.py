@@ -1,0 +1,106 @@
+"""What a stack exports, who imports it, and what CloudFormation refuses for their sake.
+
+A name is exported once in a region ("Export with name ... is already exported by stack ...", aws-amplify/amplify-js 5811). While
+a stack imports it, an update can neither change nor remove it (linz/geostore 630, anomalyco/sst 1256), and the deletion of its
+stack leaves that as it was, with the reason in an event (rlister/stax 40, USSBA/aws-cft-tools 27).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from moto.cloudformation.models import CloudFormationBackend, Stack
+from moto.cloudformation.parsing import Export, OutputMap, clean_json
+
+from sagemaker_local_account.cloudformation.provisioner import ResourceFailed
+from sagemaker_local_account.core.patches import patch
+
+_GONE = ("REVIEW_IN_PROGRESS", "ROLLBACK_COMPLETE")  # statuses of stacks without resources
+
+
+def install() -> None:
+    """Patches moto's outputs, which export those whose condition does not hold."""
+    patch(OutputMap, "exports", property(_exports))
+
+
+def _exports(self: OutputMap) -> list[Export]:
+    resources: Any = self._resource_map
+    outputs = [
+        output
+        for output in (self._output_json_map or {}).values()
+        if output.get("Export") and resources.lazy_condition_map.get(output.get("Condition"), True)
+    ]
+    return [
+        Export(
+            self._stack_id,
+            clean_json(output["Export"].get("Name"), resources),
+            clean_json(output.get("Value"), resources),
+        )
+        for output in outputs
+    ]
+
+
+def publish(backend: CloudFormationBackend, stack: Stack) -> None:
+    """Makes a stack's exports those that it has now.
+
+    Raises:
+        ResourceFailed: one that is removed or changed is imported, or another stack has one of that name.
+    """
+    former = {
+        name: export.value for name, export in backend.exports.items() if export.exporting_stack_id == stack.stack_id
+    }
+    new = {export.name: export for export in stack.exports}
+    for name, export in new.items():
+        other = backend.exports.get(name)
+        if other is not None and other.exporting_stack_id != stack.stack_id:
+            owner = backend.stacks[other.exporting_stack_id].name
+            raise ResourceFailed(f"Export with name {name} is already exported by stack {owner}")
+        if name in former and export.value != former[name]:
+            _refuse_if_imported(backend, stack, [name], "updated")
+    _refuse_if_imported(backend, stack, former.keys() - new.keys(), "deleted")
+    withdraw(backend, stack)
+    backend.exports.update(new)
+
+
+def withdraw(backend: CloudFormationBackend, stack: Stack) -> None:
+    """Removes a stack's exports."""
+    for name in [name for name, export in backend.exports.items() if export.exporting_stack_id == stack.stack_id]:
+        del backend.exports[name]
+
+
+def why_not_deleted(backend: CloudFormationBackend, stack: Stack) -> str | None:
+    """Returns why a stack cannot be deleted: another one imports from it. None if it can."""
+    try:
+        _refuse_if_imported(backend, stack, [export.name for export in stack.exports], "deleted")
+    except ResourceFailed as error:
+        return str(error)
+    return None
+
+
+def _refuse_if_imported(backend: CloudFormationBackend, stack: Stack, names: Iterable[str], how: str) -> None:
+    for name in sorted(names):
+        importing = [
+            other.name
+            for other in backend.stacks.values()
+            if other is not stack and other.status not in _GONE and name in _imported(other)
+        ]
+        if importing:
+            raise ResourceFailed(f"Export {name} cannot be {how} as it is in use by {' and '.join(importing)}")
+
+
+def _imported(stack: Stack) -> set[str]:
+    """The names that a stack's template imports."""
+    parts = [stack.template_dict.get(part, {}) for part in ("Resources", "Outputs", "Conditions")]
+    return {str(clean_json(argument, stack.resource_map)) for argument in _arguments(parts)}
+
+
+def _arguments(value: Any) -> Iterator[Any]:
+    if isinstance(value, list):
+        for item in value:
+            yield from _arguments(item)
+    elif isinstance(value, dict):
+        for name, item in value.items():
+            if name == "Fn::ImportValue":
+                yield item
+            yield from _arguments(item)

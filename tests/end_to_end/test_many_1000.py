@@ -1,0 +1,88 @@
+"""Executions that start together in an account with AWS's rates: each creates its job, as the simulation says."""
+
+from __future__ import annotations
+
+import re
+import sys
+import threading
+from collections import Counter
+from pathlib import Path
+
+import aws_cdk as cdk
+import pytest
+from aws_cdk import aws_s3 as s3
+from deployed import ROOT, Deployed, wait_until
+
+from cdk_sagemaker_training import DataParallelJob, InstanceGroup, S3Prefix, TrainingImage, TrainingWorkflow
+
+sys.path.insert(0, str(ROOT / "benchmarks"))
+try:
+    from many_jobs import simulate, workflows_definition
+finally:
+    sys.path.pop(0)  # the benchmarks' names are not to be those of other tests' modules
+
+pytestmark = pytest.mark.soak
+RATES = True
+NUMBER = 1000
+THREE_LINES = 'FROM python:3.11\nENTRYPOINT ["true"]\n'
+
+
+class Many(cdk.Stack):
+    """A workflow whose jobs end at once."""
+
+    def __init__(self, app: cdk.App, context: Path) -> None:
+        super().__init__(app, "Many")
+        context.mkdir()
+        (context / "Dockerfile").write_text(THREE_LINES)
+        workflow = TrainingWorkflow(
+            self,
+            "Training",
+            image=TrainingImage.from_asset(self, "Image", directory=str(context)),
+            job=DataParallelJob(InstanceGroup("ml.m5.xlarge")),
+            output=S3Prefix(s3.Bucket(self, "Bucket"), "models/"),
+            max_runtime=cdk.Duration.minutes(10),
+            integration="sync",
+            missing_model="ignore",
+        )
+        cdk.CfnOutput(self, "Machine", value=workflow.state_machine.state_machine_arn)
+
+
+def test_executions_that_start_together_all_create_their_jobs(deployed: Deployed, tmp_path: Path) -> None:
+    outputs = deployed.deploy(Many(cdk.App(outdir=str(tmp_path / "assembly")), tmp_path / "context"))
+    names = [f"many-{number}" for number in range(NUMBER)]
+    over = threading.Event()
+
+    def twice_as_fast() -> None:
+        while not over.wait(0.5):
+            deployed.account.clock.advance(0.5)
+
+    clock = threading.Thread(target=twice_as_fast)
+    clock.start()
+    try:
+        executions = [deployed.start(outputs["Machine"], name) for name in names]
+        states = deployed.client("stepfunctions")
+
+        def ended() -> Counter[str] | None:
+            pages = states.get_paginator("list_executions").paginate(stateMachineArn=outputs["Machine"])
+            found = Counter(one["status"] for page in pages for one in page["executions"])
+            return None if found["RUNNING"] or found.total() < NUMBER else found
+
+        assert wait_until(ended) == {"SUCCEEDED": NUMBER}
+    finally:
+        over.set()
+        clock.join()
+    sagemaker = deployed.client("sagemaker")
+    pages = sagemaker.get_paginator("list_training_jobs").paginate(MaxResults=100)
+    created = sorted(one["CreationTime"] for page in pages for one in page["TrainingJobSummaries"])
+    assert len(created) == NUMBER
+    # One a second of the account's clock, give or take what passes between the bucket and a job's own time.
+    assert (created[-1] - created[0]).total_seconds() > NUMBER - 5
+    began = states.describe_execution(executionArn=executions[0])["startDate"]
+    last = (created[-1] - began).total_seconds()
+    simulated, calls = simulate(workflows_definition(), NUMBER, 0, 1)
+    expected = max(at for _, at, _ in simulated if at is not None)
+    log = (deployed.account.state / "account.log").read_text()
+    made = len(re.findall(r"CreateTrainingJob", log))
+    print(f"\nlast job after {last:.0f} s, simulated {expected:.0f} s; {made} calls, simulated {calls.total()}")
+    assert 0.5 * expected < last < 2 * expected
+    assert 0.6 * calls.total() < made < 1.6 * calls.total()
