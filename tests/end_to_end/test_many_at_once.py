@@ -23,7 +23,6 @@ finally:
 
 pytestmark = pytest.mark.soak
 RATES = True
-NUMBER = 100
 THREE_LINES = 'FROM python:3.11\nENTRYPOINT ["true"]\n'
 
 
@@ -47,9 +46,12 @@ class Many(cdk.Stack):
         cdk.CfnOutput(self, "Machine", value=workflow.state_machine.state_machine_arn)
 
 
-def test_executions_that_start_together_all_create_their_jobs(deployed: Deployed, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "number", [100, pytest.param(1_000, marks=pytest.mark.timeout(3_600))]
+)  # the latter 19 minutes
+def test_executions_that_start_together_all_create_their_jobs(deployed: Deployed, tmp_path: Path, number: int) -> None:
     outputs = deployed.deploy(Many(cdk.App(outdir=str(tmp_path / "assembly")), tmp_path / "context"))
-    names = [f"many-{number}" for number in range(NUMBER)]
+    names = [f"many-{number}-{one}" for one in range(number)]
     over = threading.Event()
 
     def twice_as_fast() -> None:
@@ -65,21 +67,21 @@ def test_executions_that_start_together_all_create_their_jobs(deployed: Deployed
         def ended() -> Counter[str] | None:
             pages = states.get_paginator("list_executions").paginate(stateMachineArn=outputs["Machine"])
             found = Counter(one["status"] for page in pages for one in page["executions"])
-            return None if found["RUNNING"] or found.total() < NUMBER else found
+            return None if found["RUNNING"] or found.total() < number else found
 
-        assert wait_until(ended) == {"SUCCEEDED": NUMBER}
+        assert wait_until(ended) == {"SUCCEEDED": number}
     finally:
         over.set()
         clock.join()
     sagemaker = deployed.client("sagemaker")
     pages = sagemaker.get_paginator("list_training_jobs").paginate(MaxResults=100)
     created = sorted(one["CreationTime"] for page in pages for one in page["TrainingJobSummaries"])
-    assert len(created) == NUMBER
+    assert len(created) == number
     # One a second of the account's clock, give or take what passes between the bucket and a job's own time.
-    assert (created[-1] - created[0]).total_seconds() > NUMBER - 5
+    assert (created[-1] - created[0]).total_seconds() > number - 5
     began = states.describe_execution(executionArn=executions[0])["startDate"]
     last = (created[-1] - began).total_seconds()
-    simulated, calls = simulate(workflows_definition(), NUMBER, 0, 1)
+    simulated, calls = simulate(workflows_definition(), number, 0, 1)
     expected = max(at for _, at, _ in simulated if at is not None)
     log = (deployed.account.state / "account.log").read_text()
     made = len(re.findall(r"CreateTrainingJob", log))

@@ -25,7 +25,7 @@ from moto.cloudformation.models import (
 )
 from moto.cloudformation.parsing import OutputMap
 from moto.cloudformation.responses import CloudFormationResponse
-from moto.cloudformation.utils import yaml_tag_constructor
+from moto.cloudformation.utils import generate_stack_id, yaml_tag_constructor
 from moto.core.responses import ActionResult, EmptyResult
 from typing_extensions import override
 
@@ -192,6 +192,27 @@ class Backend(CloudFormationBackend):
         for change_set_id in [i for i, c in self.change_sets.items() if c.stack_id == stack.stack_id]:
             del self.change_sets[change_set_id]
         self.deleted_stacks[stack.stack_id] = self.stacks.pop(stack.stack_id)
+
+    def create_nested(self, name: str, template: str, parameters: dict[str, Any], tags: dict[str, str]) -> Stack:
+        """Creates a stack within the creation or update of another one; its status says whether it succeeded."""
+        _check_template(Stack.parse_template(template))
+        id = generate_stack_id(name, self.region_name, self.account_id)
+        stack = Stack(id, name, template, parameters, self.account_id, self.region_name, tags=tags)
+        self.stacks[id] = stack
+        _create(stack)
+        return stack
+
+    def update_nested(self, stack: Stack, template: str, parameters: dict[str, Any], tags: dict[str, str]) -> None:
+        """Updates such a stack."""
+        _check_template(Stack.parse_template(template))
+        self._update(stack, template, parameters, tags)
+
+    def delete_nested(self, stack: Stack) -> None:
+        """Deletes such a stack."""
+        reason = exports.why_not_deleted(self, stack)
+        _status(stack, "DELETE_FAILED" if reason else "DELETE_IN_PROGRESS", reason)
+        if reason is None:
+            self._delete(stack)
 
     def change_set_of(self, name: str, stack_name: str | None) -> ChangeSet:
         """Returns a change set by ARN, or by name and stack; moto returns the last of that name in any stack."""

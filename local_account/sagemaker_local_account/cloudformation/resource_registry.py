@@ -29,6 +29,7 @@ from sagemaker_local_account.cloudformation.resources import (
     iam,
     kms,
     logs,
+    nested_stacks,
     s3,
     sagemaker,
     sns,
@@ -53,6 +54,7 @@ NATIVE: dict[str, Any] = {
     **functions.NATIVE,
     **kms.NATIVE,
     **logs.NATIVE,
+    **nested_stacks.NATIVE,
     **fsx.NATIVE,
     **s3.NATIVE,
     **ec2_security_groups.NATIVE,
@@ -79,6 +81,7 @@ _BACKFILLED = {of: with_backfill(of, backfill) for of, backfill in _BACKFILLS.it
 
 # The maximum length of generated names (stack name, logical id and suffix), by resource type; each is that of the service's API.
 _LONGEST_NAMES = {
+    "AWS::CloudFormation::Stack": 128,
     "AWS::Events::Rule": 64,
     "AWS::IAM::Role": 64,
     "AWS::Lambda::Function": 64,

@@ -53,6 +53,9 @@ TYPES: dict[str, ResourceType] = {
         "emulated",
         "its function is invoked, and puts its response to a URL; also for `Custom::` types that are not in this table",
     ),
+    "AWS::CloudFormation::Stack": _real(
+        "made, changed and deleted with the stack around it", "Parameters Tags TemplateURL TimeoutInMinutes"
+    ),
     "AWS::CloudFormation::WaitConditionHandle": ResourceType(
         "inert", "a URL for signals; a template with a wait condition is rejected"
     ),

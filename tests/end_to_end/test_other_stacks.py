@@ -1,0 +1,46 @@
+"""A workflow whose bucket is in another stack, and one in a nested stack, by the CDK CLI."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import aws_cdk as cdk
+from aws_cdk import aws_s3 as s3
+from constructs import Construct
+from deployed import Deployed
+
+from cdk_sagemaker_training import DataParallelJob, InstanceGroup, S3Prefix, TrainingImage, TrainingWorkflow
+
+THREE_LINES = 'FROM python:3.11\nENTRYPOINT ["true"]\n'
+
+
+def workflow(scope: Construct, context: Path, bucket: s3.IBucket) -> TrainingWorkflow:
+    return TrainingWorkflow(
+        scope,
+        "Training",
+        image=TrainingImage.from_asset(scope, "Image", directory=str(context)),
+        job=DataParallelJob(InstanceGroup("ml.m5.xlarge")),
+        output=S3Prefix(bucket, "models/"),
+        max_runtime=cdk.Duration.minutes(10),
+        missing_model="ignore",
+    )
+
+
+def test_workflows_train_beside_the_stack_of_their_bucket_and_inside_one(deployed: Deployed, tmp_path: Path) -> None:
+    context = tmp_path / "context"
+    context.mkdir()
+    (context / "Dockerfile").write_text(THREE_LINES)
+    app = cdk.App(outdir=str(tmp_path / "assembly"))
+    data = cdk.Stack(app, "Data")
+    bucket = s3.Bucket(data, "Bucket", removal_policy=cdk.RemovalPolicy.DESTROY)
+    beside = cdk.Stack(app, "Beside")
+    for name, scope in (("Beside", beside), ("Nested", cdk.NestedStack(beside, "Nested"))):
+        arn = workflow(scope, context, bucket).state_machine.state_machine_arn
+        cdk.CfnOutput(beside, f"{name}Machine", value=arn)
+    outputs = deployed.deploy(beside)
+    executions = [deployed.start(machine) for machine in sorted(outputs.values())]
+    assert [deployed.ended(execution)["status"] for execution in executions] == ["SUCCEEDED", "SUCCEEDED"]
+    # What another stack imports stays; once that is gone, all goes.
+    deployed.cdk("destroy", "--app", str(tmp_path / "assembly"), "--all", "--force")
+    stacks = deployed.client("cloudformation").describe_stacks()["Stacks"]
+    assert [stack["StackName"] for stack in stacks] == ["CDKToolkit"]
