@@ -24,12 +24,15 @@ from stacks import CODE, ENVIRONMENT
 from cdk_sagemaker_training import (
     DataParallelJob,
     EfsChannel,
+    FsxLustreChannel,
     Grid,
     InstanceGroup,
+    LustreFileSystem,
     NumberField,
     S3Channel,
     S3Prefix,
     Silence,
+    TrainingDashboard,
     TrainingImage,
     TrainingNetwork,
     TrainingPipeline,
@@ -42,6 +45,7 @@ from cdk_sagemaker_training import (
 )
 
 ON_ONE_GPU = DataParallelJob(InstanceGroup("ml.g5.xlarge"))
+FOLDER = str(Path(__file__).parents[1] / "end_to_end" / "a_released_job")
 PSEUDO = re.compile(r"AWS::\w+")
 
 
@@ -49,6 +53,7 @@ class Shared:
     """What another stack has: of each kind of resource that a workflow takes."""
 
     def __init__(self, scope: Construct) -> None:
+        self.scope = scope
         self.key = kms.Key(scope, "Key")
         self.bucket = s3.Bucket(scope, "Bucket", encryption_key=self.key)
         self.repository = ecr.Repository(scope, "Repository")
@@ -124,6 +129,41 @@ def a_task(scope: Construct, shared: Shared) -> None:
     task.guard(sfn.StateMachine(scope, "Machine", definition_body=sfn.DefinitionBody.from_chainable(task)))
 
 
+def in_anothers_queue(scope: Construct, shared: Shared) -> None:
+    plain(scope, shared, queue=TrainingQueue(shared.scope, "Queue", capacity=2))
+
+
+def with_anothers_image(scope: Construct, shared: Shared) -> None:
+    plain(scope, shared, image=TrainingImage.from_asset(shared.scope, "Image", directory=FOLDER))
+
+
+def with_an_image_that_another_builds(scope: Construct, shared: Shared) -> None:
+    plain(scope, shared, image=TrainingImage.from_codebuild(shared.scope, "Image", directory=FOLDER))
+
+
+def with_anothers_lustre(scope: Construct, shared: Shared) -> None:
+    network = TrainingNetwork(shared.scope, "OneZone", max_azs=1)
+    lustre = LustreFileSystem(
+        shared.scope, "Lustre", network=network, data=S3Prefix(shared.bucket, "images/"), storage_gib=1_200
+    )
+    plain(scope, shared, network=network, channels={"images": FsxLustreChannel(lustre)})
+
+
+def of_anothers_workflow(scope: Construct, shared: Shared) -> None:
+    rate = sfn.JsonPath.format("{}", sfn.JsonPath.string_at("$.rate"))
+    workflow = plain(shared.scope, shared, hyperparameters={"rate": rate}, input_fields={"rate": NumberField(0, 1)})
+    results = S3Prefix(shared.bucket, "sweeps/")
+    TrainingSweep(scope, "Sweep", workflow=workflow, over=Grid({"rate": [0.1]}), results=results, concurrency=2)
+    run = workflow.as_task(scope, "Run", input=sfn.TaskInput.from_object({"rate": 0.1}))
+    sfn.StateMachine(scope, "Machine", definition_body=sfn.DefinitionBody.from_chainable(run))
+    workflow.grant_start_execution(iam.Role(scope, "Caller", assumed_by=iam.AccountRootPrincipal()))
+    TrainingDashboard(scope, "Dashboard", workflow=workflow)
+
+
+def in_anothers_pipeline(scope: Construct, shared: Shared) -> None:
+    TrainingPipeline(scope, "Pipeline", steps=[plain(shared.scope, shared)])
+
+
 def references(value: Any) -> Iterator[str]:
     """The logical ids that a template's value refers to."""
     if isinstance(value, list):
@@ -157,6 +197,12 @@ USES: list[Callable[[Construct, Shared], None]] = [
     in_a_pipeline,
     in_a_machine,
     a_task,
+    in_anothers_queue,
+    with_anothers_image,
+    with_an_image_that_another_builds,
+    with_anothers_lustre,
+    of_anothers_workflow,
+    in_anothers_pipeline,
 ]
 
 
@@ -165,7 +211,7 @@ USES: list[Callable[[Construct, Shared], None]] = [
 def test_each_reference_to_another_stack_has_a_target(use: Callable[[Construct, Shared], None], nested: bool) -> None:
     app = cdk.App(analytics_reporting=False)
     data = cdk.Stack(app, "Data", env=ENVIRONMENT)
-    training = cdk.NestedStack(data, "Training") if nested else cdk.Stack(app, "Training", env=ENVIRONMENT)
+    training = cdk.NestedStack(data, "Nested") if nested else cdk.Stack(app, "Training", env=ENVIRONMENT)
     use(training, Shared(data))
     assembly = Path(app.synth().directory)
     templates = [json.loads(file.read_text()) for file in assembly.glob("*.template.json")]
