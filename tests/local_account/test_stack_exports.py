@@ -55,6 +55,13 @@ def test_a_stack_is_deleted_only_once_nothing_imports_from_it(running: Running) 
     assert "kept" not in [export["Name"] for export in running.client("cloudformation").list_exports()["Exports"]]
 
 
+def test_a_stack_that_was_rolled_back_imports_nothing(running: Running) -> None:
+    deploy(running, "free", {"Logs": group("/free")}, **exporting("free", {"Ref": "Logs"}))
+    with pytest.raises(WaiterError):
+        deploy(running, "rolled", {**importing("free"), "Bad": {"Type": "AWS::Events::EventBus", "Properties": {}}})
+    destroy(running, "free")
+
+
 @pytest.mark.parametrize(
     ("change", "how"), [(exporting("held", {"Ref": "Other"}), "updated"), ({}, "deleted")], ids=["changed", "removed"]
 )

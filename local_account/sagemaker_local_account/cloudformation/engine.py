@@ -150,7 +150,6 @@ class Backend(CloudFormationBackend):
         former, former_parameters, former_tags = str(stack.template), dict(stack.parameters), stack.tags
         _status(stack, "UPDATE_IN_PROGRESS", "User Initiated")
         resource_map: Any = stack.resource_map
-        resource_map.cross_stack_resources = self.exports
 
         def outputs() -> None:
             _apply_template(stack, template, parameters, tags)

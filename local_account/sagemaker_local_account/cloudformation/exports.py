@@ -57,8 +57,8 @@ def publish(backend: CloudFormationBackend, stack: Stack) -> None:
             owner = backend.stacks[other.exporting_stack_id].name
             raise ResourceFailed(f"Export with name {name} is already exported by stack {owner}")
         if name in former and export.value != former[name]:
-            _refuse_if_imported(backend, stack, [name], "updated")
-    _refuse_if_imported(backend, stack, former.keys() - new.keys(), "deleted")
+            _refuse_if_imported(backend, [name], "updated")
+    _refuse_if_imported(backend, former.keys() - new.keys(), "deleted")
     withdraw(backend, stack)
     backend.exports.update(new)
 
@@ -72,18 +72,16 @@ def withdraw(backend: CloudFormationBackend, stack: Stack) -> None:
 def why_not_deleted(backend: CloudFormationBackend, stack: Stack) -> str | None:
     """Returns why a stack cannot be deleted: another one imports from it. None if it can."""
     try:
-        _refuse_if_imported(backend, stack, [export.name for export in stack.exports], "deleted")
+        _refuse_if_imported(backend, [export.name for export in stack.exports], "deleted")
     except ResourceFailed as error:
         return str(error)
     return None
 
 
-def _refuse_if_imported(backend: CloudFormationBackend, stack: Stack, names: Iterable[str], how: str) -> None:
+def _refuse_if_imported(backend: CloudFormationBackend, names: Iterable[str], how: str) -> None:
     for name in sorted(names):
         importing = [
-            other.name
-            for other in backend.stacks.values()
-            if other is not stack and other.status not in _GONE and name in _imported(other)
+            other.name for other in backend.stacks.values() if other.status not in _GONE and name in _imported(other)
         ]
         if importing:
             raise ResourceFailed(f"Export {name} cannot be {how} as it is in use by {' and '.join(importing)}")
