@@ -19,6 +19,7 @@ from sagemaker_local_account.batch.api import batch_api
 from sagemaker_local_account.batch.queues import Queues
 from sagemaker_local_account.batch.service_jobs import ServiceJobs
 from sagemaker_local_account.cloudformation import custom_resources, engine
+from sagemaker_local_account.cloudformation.cloud_control import CLOUD_CONTROL_TARGET, cloud_control_api
 from sagemaker_local_account.cloudformation.custom_resource_responses import BUCKET, Responses
 from sagemaker_local_account.cloudformation.resources import batch, codebuild
 from sagemaker_local_account.cloudformation.resources import fsx as fsx_resources
@@ -183,6 +184,10 @@ class Services:
             ECR_PUBLIC_TARGET: ecr_public_api(),
             **{(OF_SAGEMAKER, region): sagemaker_api(jobs, registries[region]) for region, jobs in self.jobs.items()},
             **{(CODEBUILD_TARGET, region): codebuild_api(builds) for region, builds in self._builds.items()},
+            **{
+                (CLOUD_CONTROL_TARGET, region): cloud_control_api(Location(account.account_id, region))
+                for region in account.regions
+            },
         }
         self._moto = MotoServices()
         self.app = RegionCheck(

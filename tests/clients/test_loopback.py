@@ -15,7 +15,7 @@ from two_groups import Place
 HERE = Path(__file__).parent
 CALLS = str(HERE / "calls.json")
 # Services that neither moto nor the account has.
-LACKING = {"health": "health", "cloudcontrol": "cloudcontrolapi"}
+LACKING = {"health": "health", "bedrock-agentcore-control": "bedrock-agentcore"}
 
 
 def commands(environment: Mapping[str, str]) -> dict[str, list[str]]:

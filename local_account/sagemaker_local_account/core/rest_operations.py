@@ -12,6 +12,7 @@ from sagemaker_local_account.core.service_models import loader, service_model
 
 # Signing names that differ from botocore's name of the service.
 MODELS = {
+    "cloudcontrolapi": "cloudcontrol",
     "elasticfilesystem": "efs",
     "monitoring": "cloudwatch",
     "states": "stepfunctions",

@@ -211,6 +211,7 @@ def invoke_due() -> None:
 
 
 def _put_targets(self: EventsBackend, name: str, event_bus_arn: str | None, targets: list[dict[str, Any]]) -> None:
+    check_as_moto("PutTargets", {"Rule": name, "Targets": targets}, "events")
     check_targets(name, targets)
     rule = self.describe_event_bus(event_bus_arn or "default").rules.get(name)
     known = [] if rule is None else rule.targets

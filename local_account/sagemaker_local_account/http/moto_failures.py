@@ -7,6 +7,7 @@ AWS answers these with an error of the caller's, which clients do not repeat; mo
 from __future__ import annotations
 
 import logging
+import re
 import traceback
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
@@ -27,6 +28,7 @@ _OF_INPUT = (
     ValueError,
     StopIteration,
     UnboundLocalError,
+    re.error,  # of a name that moto takes as a regular expression
 )
 _PACKAGE = __name__.partition(".")[0]
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from _typeshed.wsgi import WSGIEnvironment
 
 # The service prefix of IAM actions, where it differs from the signing name.
-PREFIXES = {"monitoring": "cloudwatch"}
+PREFIXES = {"cloudcontrolapi": "cloudformation", "monitoring": "cloudwatch"}
 
 # The last part of the resource ARN of each action, from IAM's service authorization reference. `{Name}` is the request's member
 # of that name, `{a|b}` the first of them that is set, `{Name.form}` the member in a form of `FORMS`; an ARN is used as it is.
@@ -98,6 +98,10 @@ RESOURCES: dict[str, str] = {
     "states:StopExecution": "{executionArn}",
     "sts:AssumeRole": "{RoleArn}",
 }
+_ON_MACHINES = {
+    "cloudformation:GetResource": "states:DescribeStateMachine",
+    "cloudformation:UpdateResource": "states:UpdateStateMachine",
+}
 # Of REST operations, where the action has another name (service authorization reference).
 _ACTIONS = {"Invoke": "InvokeFunction"}
 _TAGGED = re.compile(r"(?:TagSpecification\.\d+\.)?Tags?\.(?:member\.)?\d+\.Key")
@@ -116,8 +120,10 @@ WITHOUT_RESOURCE = frozenset(
         "batch:DescribeServiceEnvironments",
         "batch:DescribeServiceJob",
         "batch:ListServiceJobs",
+        "cloudformation:GetResource",
         "cloudformation:GetTemplateSummary",
         "cloudformation:ListStacks",
+        "cloudformation:UpdateResource",
         "cloudformation:ValidateTemplate",
         "cloudwatch:PutMetricData",
         "ecr:GetAuthorizationToken",
@@ -180,6 +186,8 @@ def calls_of(environ: WSGIEnvironment, service: str, location: Location) -> list
     ]
     if action == "sagemaker:CreateTrainingJob":
         calls += _with_training_job(calls[0], members)
+    if action in _ON_MACHINES:  # which Cloud Control API calls with the caller's permissions
+        calls.append(Call(_ON_MACHINES[action], str(members.get("Identifier", "*")), {}))
     if action == "batch:SubmitServiceJob":
         calls += _with_service_job(members, location)
     if action in PASSED_ROLES:

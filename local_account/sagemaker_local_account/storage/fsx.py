@@ -44,6 +44,8 @@ def _check_network(create: Any) -> Any:
     def checked(backend: Any, *args: Any, **details: Any) -> Any:
         if details["file_system_type"] == "LUSTRE":
             groups = tuple(details["security_group_ids"] or ())
+            if not details["subnet_ids"]:  # required (service model)
+                raise JsonRESTError("BadRequest", "SubnetIds must name a subnet, like subnet-0a1b2c3d, got none")
             servers = [NetworkInterface(subnet, groups) for subnet in details["subnet_ids"]]
             ec2 = ec2_backends[backend.account_id][backend.region_name]
             if reachable.blocked_reason(ec2, servers, servers, LUSTRE_PORT):
