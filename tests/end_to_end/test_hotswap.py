@@ -39,7 +39,7 @@ def printed(deployed: Deployed, machine: str) -> list[str]:
     ended = deployed.ended(execution)
     assert ended["status"] == "SUCCEEDED", ended
     [job] = deployed.names_of_jobs([execution])
-    return deployed.account.log_lines(job)
+    return deployed.said(job)
 
 
 @pytest.mark.soak  # test_cloud_control.py has the calls of the CLI
