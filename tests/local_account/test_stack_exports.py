@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from botocore.exceptions import WaiterError
+from botocore.exceptions import ClientError, WaiterError
 from cdk_stacks import deploy, destroy, ids, reasons
 from running_account import Running
 
@@ -106,3 +106,27 @@ def test_an_output_whose_condition_does_not_hold_exports_nothing(running: Runnin
     never["Outputs"]["Shared"]["Condition"] = "Never"
     deploy(running, "without", {"Logs": group("/without")}, **never)
     assert "never" not in [export["Name"] for export in running.client("cloudformation").list_exports()["Exports"]]
+
+
+def test_a_stack_reads_an_output_that_another_does_not_export(running: Running) -> None:
+    deploy(running, "weak", {"Logs": group("/weak")}, Outputs={"Name": {"Value": {"Ref": "Logs"}}})
+    reads = {"Fn::GetStackOutput": {"StackName": "weak", "Region": {"Ref": "AWS::Region"}, "OutputName": "Name"}}
+    deploy(running, "reads", {"Inner": group({"Fn::Join": ["", [reads, "/inner"]]})})
+    assert ids(running, "reads") == {"Inner": "/weak/inner"}
+    destroy(running, "weak")  # a weak reference
+
+
+@pytest.mark.parametrize(
+    "given", [{"StackName": "nowhere", "OutputName": "Name"}, {"StackName": "kept", "OutputName": "No"}]
+)
+def test_an_output_that_is_not_there_fails_the_deployment_by_its_name(running: Running, given: dict[str, Any]) -> None:
+    with pytest.raises(WaiterError):
+        deploy(running, "reads-nothing", {"Inner": group({"Fn::GetStackOutput": given})})
+    said = reasons(running, "reads-nothing")
+    assert f"there is no output {given['OutputName']} of a stack {given['StackName']}" in said
+    destroy(running, "reads-nothing")
+
+
+def test_a_function_that_nothing_evaluates_is_refused_by_its_name(running: Running) -> None:
+    with pytest.raises(ClientError, match=r"Fn::Cidr \(Inner\)"):
+        deploy(running, "of-cidr", {"Inner": group({"Fn::Select": [0, {"Fn::Cidr": ["10.0.0.0/16", 2, 8]}]})})

@@ -30,7 +30,7 @@ from moto.core.responses import ActionResult, EmptyResult
 from typing_extensions import override
 
 from sagemaker_local_account.awslambda import functions
-from sagemaker_local_account.cloudformation import exports, resource_registry, support_matrix
+from sagemaker_local_account.cloudformation import exports, intrinsics, resource_registry, support_matrix
 from sagemaker_local_account.cloudformation.provisioner import ResourceFailed, Resources, reason, references
 from sagemaker_local_account.core import background
 from sagemaker_local_account.core.patches import patch
@@ -42,6 +42,7 @@ def install() -> None:
     """Patches moto's CloudFormation; to be called before its first use in an account."""
     resource_registry.install()
     exports.install()
+    intrinsics.install()
     patch(models, "ResourceMap", Resources)
     patch(Stack, "parse_template", staticmethod(parsed), "template")
     patch(ChangeSet, "_parse_template", _parse_template, "self")
@@ -297,6 +298,14 @@ def _check_template(template: dict[str, Any]) -> None:
     if unknown:
         raise ValidationError(
             message=f"Template format error: the local account does not support these resource types: {', '.join(unknown)}"
+        )
+    functions_of = {
+        name: sorted({*intrinsics.unknown({**definition, "Metadata": None})})
+        for name, definition in template.get("Resources", {}).items()
+    }
+    if unknown := [f"{function} ({name})" for name, found in functions_of.items() for function in found]:
+        raise ValidationError(
+            message=f"Template format error: the local account does not support these functions: {', '.join(unknown)}"
         )
     unsupported_properties = [
         f"{property_name} of AWS::Lambda::Function ({name})"

@@ -11,8 +11,9 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from moto.cloudformation.models import CloudFormationBackend, Stack
-from moto.cloudformation.parsing import Export, OutputMap, clean_json
+from moto.cloudformation.parsing import Export, OutputMap
 
+from sagemaker_local_account.cloudformation.intrinsics import evaluated
 from sagemaker_local_account.cloudformation.provisioner import ResourceFailed
 from sagemaker_local_account.core.patches import patch
 
@@ -34,8 +35,8 @@ def _exports(self: OutputMap) -> list[Export]:
     return [
         Export(
             self._stack_id,
-            clean_json(output["Export"].get("Name"), resources),
-            clean_json(output.get("Value"), resources),
+            evaluated(output["Export"].get("Name"), resources),
+            evaluated(output.get("Value"), resources),
         )
         for output in outputs
     ]
@@ -90,7 +91,7 @@ def _refuse_if_imported(backend: CloudFormationBackend, names: Iterable[str], ho
 def _imported(stack: Stack) -> set[str]:
     """The names that a stack's template imports."""
     parts = [stack.template_dict.get(part, {}) for part in ("Resources", "Outputs", "Conditions")]
-    return {str(clean_json(argument, stack.resource_map)) for argument in _arguments(parts)}
+    return {str(evaluated(argument, stack.resource_map)) for argument in _arguments(parts)}
 
 
 def _arguments(value: Any) -> Iterator[Any]:

@@ -210,8 +210,9 @@ def invoke_due() -> None:
                     _Installed.deliveries.add(functools.partial(deliver_to, rule, [*rule.targets], event))
 
 
-def _put_targets(self: EventsBackend, name: str, event_bus_arn: str | None, targets: list[dict[str, Any]]) -> None:
-    check_as_moto("PutTargets", {"Rule": name, "Targets": targets}, "events")
+def _put_targets(self: EventsBackend, name: str, event_bus_arn: str | None, targets: Any) -> None:
+    if targets is None:  # a request without them
+        check_as_moto("PutTargets", {"Rule": name}, "events")
     check_targets(name, targets)
     rule = self.describe_event_bus(event_bus_arn or "default").rules.get(name)
     known = [] if rule is None else rule.targets
