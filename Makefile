@@ -1,5 +1,5 @@
 # demo (KIND=compiled or model-parallel for another) | test | test-fast | snapshots | soak | test-aws | check | synth | bench | moto | matrix | docs |
-# site | release-check; each sets up what it needs, once.
+# pictures | site | release-check; each sets up what it needs, once.
 PYTHON ?= python3
 KIND ?= heterogeneous
 REPOSITORY ?= https://example.com/cdk-sagemaker-training
@@ -12,7 +12,7 @@ export NODE_COMPILE_CACHE := $(CURDIR)/node_modules/.compile-cache
 # By uv with the settings of pip, or with PIP=1 by pip itself, which takes several times as long.
 INSTALL := $(VENV)/bin/$(if $(PIP),pip install --disable-pip-version-check,python release/uv_install.py)
 
-.PHONY: demo test suite test-fast snapshots soak test-aws check synth bench gpu-smoke moto matrix docs site release-check setup clean
+.PHONY: demo test suite test-fast snapshots soak test-aws check synth bench gpu-smoke moto matrix docs pictures site release-check setup clean
 
 setup: $(VENV)/.installed node_modules/.installed
 
@@ -65,7 +65,8 @@ test-fast: setup
 # The templates of app.py and of the examples: the diff is read in review.
 snapshots: setup
 	rm -f tests/examples/snapshots/*.yaml
-	UPDATE_SNAPSHOTS=1 python -m pytest --quiet tests/examples/test_snapshots.py
+	UPDATE_SNAPSHOTS=1 python -m pytest --quiet tests/examples/test_snapshots.py tests/constructs/test_limits.py
+	UPDATE_SNAPSHOTS=1 python -m pytest --quiet -m soak tests/aws/test_run.py -k prints
 
 # What takes longer than every change can wait for; before each release.
 soak: setup
@@ -113,6 +114,19 @@ docs: setup
 	python docs/draw_architecture.py
 	python docs/draw_concepts.py
 	python docs/what_ran.py
+
+# The pictures of README, docs and examples, from jobs that run; by a browser: `apt-get install chromium-headless-shell fonts-dejavu-core`.
+BROWSER ?= $(firstword $(shell command -v chromium-headless-shell chromium google-chrome))
+
+pictures: setup
+	mkdir -p build
+	python demo.py --picture docs/watch-heterogeneous.svg --report build/report.html --pages docs
+	python demo.py --kind compiled --picture docs/watch-compiled.svg
+	python demo.py --kind model-parallel --picture docs/watch-model-parallel.svg
+	$(BROWSER) --headless --no-sandbox --hide-scrollbars --window-size=800,1120 --screenshot=docs/report.png file://$(CURDIR)/build/report.html
+	EXAMPLE_PICTURES=1 python -m pytest --quiet -m soak tests/examples/test_example_apps.py
+	python docs/draw_architecture.py
+	python docs/draw_concepts.py
 
 # The documentation as a site: build/site/index.html.
 site: setup
