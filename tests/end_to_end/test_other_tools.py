@@ -27,17 +27,16 @@ class Training(cdk.Stack):
         super().__init__(app, "Training")
         context.mkdir()
         (context / "Dockerfile").write_text(THREE_LINES)
-        workflow = TrainingWorkflow(
-            self,
-            "Training",
-            image=TrainingImage.from_asset(self, "Image", directory=str(context)),
-            job=DataParallelJob(InstanceGroup("ml.m5.xlarge")),
-            hyperparameters={"steps": sfn.JsonPath.string_at("$.steps")},
-            output=S3Prefix(s3.Bucket(self, "Bucket"), "models/"),
-            max_runtime=cdk.Duration.minutes(10),
-            missing_model="ignore",
-        )
-        exec(PAGE["python"], {"cdk": cdk, "self": self, "workflow": workflow})  # the line of the page
+        props = {
+            "image": TrainingImage.from_asset(self, "Image", directory=str(context)),
+            "job": DataParallelJob(InstanceGroup("ml.m5.xlarge")),
+            "hyperparameters": {"steps": sfn.JsonPath.string_at("$.steps")},
+            "output": S3Prefix(s3.Bucket(self, "Bucket"), "models/"),
+            "max_runtime": cdk.Duration.minutes(10),
+            "missing_model": "ignore",
+        }
+        names = {"cdk": cdk, "self": self, "TrainingWorkflow": TrainingWorkflow, "props": props}
+        exec(PAGE["python"].replace("...", "**props,"), names)
 
 
 def unpacked(folder: Path) -> Path:
