@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 _OF_INPUT = (
+    ArithmeticError,
     AssertionError,
     ExpatError,
     LookupError,
