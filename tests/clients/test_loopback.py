@@ -14,8 +14,11 @@ from two_groups import Place
 
 HERE = Path(__file__).parent
 CALLS = str(HERE / "calls.json")
-# Services that neither moto nor the account has.
-LACKING = {"health": "health", "bedrock-agentcore-control": "bedrock-agentcore"}
+# A service that neither moto nor the account has, and an operation.
+LACKING = {
+    "health": "the local account does not have the service 'health'",
+    "cloudcontrol": "the local account does not have Cloud Control API's ListResourceRequests; it has GetResource, UpdateResource",
+}
 
 
 def commands(environment: Mapping[str, str]) -> dict[str, list[str]]:
@@ -48,11 +51,10 @@ def test_each_of_its_calls_is_answered_or_refused_by_the_account(walked: loopbac
     assert {service: outcome for service, outcome in outcomes.items() if outcome.startswith("failed")} == {}
 
 
-def test_a_service_that_the_account_lacks_is_refused_by_its_name(walked: loopback.Ran) -> None:
+def test_a_service_or_operation_that_the_account_lacks_is_refused_by_its_name(walked: loopback.Ran) -> None:
     outcomes = json.loads(walked.output)
     [lacking] = [service for service in LACKING if service in outcomes]
-    told = f"the local account does not have the service {LACKING[lacking]!r}"
-    assert outcomes[lacking].endswith(told), outcomes[lacking]
+    assert outcomes[lacking].endswith(LACKING[lacking]), outcomes[lacking]
 
 
 def test_the_cdk_cli_bootstraps_and_seeks_nothing_but_the_account(place: Place, tmp_path: Path) -> None:
