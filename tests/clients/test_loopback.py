@@ -17,7 +17,7 @@ CALLS = str(HERE / "calls.json")
 # A service that neither moto nor the account has, and an operation.
 LACKING = {
     "health": "the local account does not have the service 'health'",
-    "cloudcontrol": "the local account does not have Cloud Control API's ListResourceRequests; it has GetResource, UpdateResource",
+    "cloudcontrol": "does not have Cloud Control API's ListResourceRequests; it has GetResource, UpdateResource",
 }
 
 
