@@ -73,6 +73,21 @@ with process_group(Job.here({})) as device:
     except ValueError as error: found["changed"] = str(error)
     found["unchunked"] = losses(Doubled, 0)[0] > 0
 
+    def overflowing(precision):
+        torch.manual_seed(0)
+        model = with_loss_in_head(llama(LlamaConfig(**sizes)))
+        options = SimpleNamespace(gradient_sync="each", loss_chunk=3)
+        parts = Microbatches({0: model}, degrees, mesh, device, LossScale(precision), options, train.logits_of)
+        torch.nn.init.constant_(model.get_output_embeddings().weight, 3e38)
+        before = [parameter.clone() for parameter in model.parameters()]
+        tokens = torch.randint(64, (4, 8), generator=torch.Generator().manual_seed(1))
+        optimizer = torch.optim.AdamW(model.parameters())
+        try: loss, norm = parts.step([optimizer], tokens, tokens.roll(-1, 1), 1.0)
+        except RuntimeError as error: return str(error)
+        same = all(map(torch.equal, before, model.parameters()))
+        return [bool(loss.isfinite()), float(norm), same, parts.scale.value]
+    found["overflowing"] = {precision: overflowing(precision) for precision in ("bf16", "fp16")}
+
     (folder / "model").mkdir(); (folder / "tokens").mkdir()
     LlamaConfig(**sizes).save_pretrained(folder / "model")
     job = SimpleNamespace(channels={"model": folder / "model", "tokens": folder / "tokens"})
@@ -165,3 +180,8 @@ def test_tokens_that_the_model_cannot_take_and_a_batch_beyond_an_epoch_are_refus
         "the channel tokens must have tokens below vocab_size in config.json, 64,",
         "batch_size must be at most the sequences of an epoch, 12,",
     ]
+
+
+def test_a_step_whose_loss_overflows_is_an_error_and_with_fp16_left_out_as_by_gradscaler(found: dict[str, Any]) -> None:
+    assert "the loss is not finite, so that the weights are not updated" in found["overflowing"]["bf16"]
+    assert found["overflowing"]["fp16"] == [False, float("inf"), True, 2.0**15]

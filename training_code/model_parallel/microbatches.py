@@ -163,7 +163,8 @@ class Microbatches:
     def step(self, optimizers: Iterable[Optimizer], tokens: Tensor, targets: Tensor, clip: float) -> Batch:
         """One step on this rank's share. Returns its loss, and the norm of all gradients, infinite where fp16 skips the step."""
         loss = self.loss(tokens, targets)
-        require_finite(loss, "loss")
+        if not self.scale.enabled:  # with fp16 such a step is left out, as by GradScaler, until the scale is 1
+            require_finite(loss, "loss")
         norm = torch.full_like(loss, torch.inf)
         finite = self.scale.unscale(self.parameters)  # where they are not, the step is left out on every rank
         if finite:
