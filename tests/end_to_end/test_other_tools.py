@@ -30,12 +30,11 @@ class Training(cdk.Stack):
         props = {
             "image": TrainingImage.from_asset(self, "Image", directory=str(context)),
             "job": DataParallelJob(InstanceGroup("ml.m5.xlarge")),
-            "hyperparameters": {"steps": sfn.JsonPath.string_at("$.steps")},
             "output": S3Prefix(s3.Bucket(self, "Bucket"), "models/"),
             "max_runtime": cdk.Duration.minutes(10),
             "missing_model": "ignore",
         }
-        names = {"cdk": cdk, "self": self, "TrainingWorkflow": TrainingWorkflow, "props": props}
+        names = {"cdk": cdk, "sfn": sfn, "self": self, "TrainingWorkflow": TrainingWorkflow, "props": props}
         exec(PAGE["python"].replace("...", "**props,"), names)
 
 

@@ -87,8 +87,11 @@ def _lines() -> Iterator[str]:
         for row in rows:
             first = f"  {row.kind:<11}"
             rest = " " * len(first)
-            yield from textwrap.wrap(row.feature, _COLUMNS, initial_indent=first, subsequent_indent=rest)
-            yield from textwrap.wrap(row.basis, _COLUMNS, initial_indent=f"{rest}  ", subsequent_indent=f"{rest}  ")
+            for text, begins, goes_on in ((row.feature, first, rest), (row.basis, f"{rest}  ", f"{rest}  ")):
+                # Names of repositories stay whole.
+                yield from textwrap.wrap(
+                    text, _COLUMNS, initial_indent=begins, subsequent_indent=goes_on, break_on_hyphens=False
+                )
 
 
 class Assumptions:
