@@ -30,7 +30,7 @@ from cdk_sagemaker_training import (
 
 pytestmark = pytest.mark.usefixtures("no_job_left")
 A_SWEPT_JOB = Path(__file__).parent / "a_swept_job"
-RATES = [0.25, 0.9, 0.125, 0.5]
+LEARNING_RATES = [0.25, 0.9, 0.125, 0.5]
 FILE = "rows.csv"
 
 
@@ -51,7 +51,10 @@ class Sweeps(cdk.Stack):
             input_fields={"learning_rate": NumberField(0, 1), "machines": ChoiceField([1, 2], default=1)},
         )
         sweeps = {
-            "Tolerant": {"over": Grid({"learning_rate": RATES, "machines": [1]}), "tolerated_failure_count": 1},
+            "Tolerant": {
+                "over": Grid({"learning_rate": LEARNING_RATES, "machines": [1]}),
+                "tolerated_failure_count": 1,
+            },
             "Strict": {"over": Grid({"learning_rate": [0.9, 0.75], "machines": [1]}), "concurrency": 1},
             "OfFile": {"over": RowsFile(bucket, FILE), "tolerated_failure_percentage": 5, "concurrency": 8},
         }
