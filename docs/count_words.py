@@ -34,6 +34,7 @@ def words() -> dict[str, int]:
 
 
 if __name__ == "__main__":
-    for page, number in sorted(words().items(), key=lambda row: row[1]):
+    counted = words()
+    for page, number in sorted(counted.items(), key=lambda row: row[1]):
         print(f"{number:6,} {page}")
-    print(f"{sum(words().values()):6,} in all")
+    print(f"{sum(counted.values()):6,} in all")

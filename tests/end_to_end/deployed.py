@@ -18,9 +18,11 @@ from typing import Any, TypeVar
 
 import aws_cdk as cdk
 import boto3
+from aws_cdk import aws_s3 as s3
 from botocore.config import Config
+from constructs import Construct
 
-from cdk_sagemaker_training import training_code_path
+from cdk_sagemaker_training import DataParallelJob, InstanceGroup, S3Prefix, TrainingImage, training_code_path
 from sagemaker_local_account.account import LocalAccount
 
 T = TypeVar("T")
@@ -42,6 +44,19 @@ def a_users_job() -> Iterator[str]:
         shutil.copytree(A_USERS_JOB, folder, dirs_exist_ok=True)
         shutil.copy(Path(training_code_path()) / "entrypoint" / "entrypoint.py", folder)
         yield folder
+
+
+def ending_at_once(scope: Construct, context: Path, bucket: s3.IBucket) -> dict[str, Any]:
+    """The props of a workflow whose container ends at once, without a model; its Dockerfile is written into a new folder."""
+    context.mkdir(exist_ok=True)
+    (context / "Dockerfile").write_text('FROM python:3.11\nENTRYPOINT ["true"]\n')
+    return {
+        "image": TrainingImage.from_asset(scope, "Image", directory=str(context)),
+        "job": DataParallelJob(InstanceGroup("ml.m5.xlarge")),
+        "output": S3Prefix(bucket, "models/"),
+        "max_runtime": cdk.Duration.minutes(10),
+        "missing_model": "ignore",
+    }
 
 
 @dataclass

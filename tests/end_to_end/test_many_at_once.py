@@ -11,9 +11,9 @@ from pathlib import Path
 import aws_cdk as cdk
 import pytest
 from aws_cdk import aws_s3 as s3
-from deployed import ROOT, Deployed, wait_until
+from deployed import ROOT, Deployed, ending_at_once, wait_until
 
-from cdk_sagemaker_training import DataParallelJob, InstanceGroup, S3Prefix, TrainingImage, TrainingWorkflow
+from cdk_sagemaker_training import TrainingWorkflow
 
 sys.path.insert(0, str(ROOT / "benchmarks"))
 try:
@@ -23,7 +23,6 @@ finally:
 
 pytestmark = pytest.mark.soak
 RATES = True
-THREE_LINES = 'FROM python:3.11\nENTRYPOINT ["true"]\n'
 
 
 class Many(cdk.Stack):
@@ -31,18 +30,8 @@ class Many(cdk.Stack):
 
     def __init__(self, app: cdk.App, context: Path) -> None:
         super().__init__(app, "Many")
-        context.mkdir()
-        (context / "Dockerfile").write_text(THREE_LINES)
-        workflow = TrainingWorkflow(
-            self,
-            "Training",
-            image=TrainingImage.from_asset(self, "Image", directory=str(context)),
-            job=DataParallelJob(InstanceGroup("ml.m5.xlarge")),
-            output=S3Prefix(s3.Bucket(self, "Bucket"), "models/"),
-            max_runtime=cdk.Duration.minutes(10),
-            integration="sync",
-            missing_model="ignore",
-        )
+        props = ending_at_once(self, context, s3.Bucket(self, "Bucket"))
+        workflow = TrainingWorkflow(self, "Training", **props, integration="sync")
         cdk.CfnOutput(self, "Machine", value=workflow.state_machine.state_machine_arn)
 
 

@@ -6,37 +6,20 @@ from pathlib import Path
 
 import aws_cdk as cdk
 from aws_cdk import aws_s3 as s3
-from constructs import Construct
-from deployed import Deployed
+from deployed import Deployed, ending_at_once
 
-from cdk_sagemaker_training import DataParallelJob, InstanceGroup, S3Prefix, TrainingImage, TrainingWorkflow
-
-THREE_LINES = 'FROM python:3.11\nENTRYPOINT ["true"]\n'
-
-
-def workflow(scope: Construct, context: Path, bucket: s3.IBucket) -> TrainingWorkflow:
-    return TrainingWorkflow(
-        scope,
-        "Training",
-        image=TrainingImage.from_asset(scope, "Image", directory=str(context)),
-        job=DataParallelJob(InstanceGroup("ml.m5.xlarge")),
-        output=S3Prefix(bucket, "models/"),
-        max_runtime=cdk.Duration.minutes(10),
-        missing_model="ignore",
-    )
+from cdk_sagemaker_training import TrainingWorkflow
 
 
 def test_workflows_train_beside_the_stack_of_their_bucket_and_inside_one(deployed: Deployed, tmp_path: Path) -> None:
     context = tmp_path / "context"
-    context.mkdir()
-    (context / "Dockerfile").write_text(THREE_LINES)
     app = cdk.App(outdir=str(tmp_path / "assembly"))
     data = cdk.Stack(app, "Data")
     bucket = s3.Bucket(data, "Bucket", removal_policy=cdk.RemovalPolicy.DESTROY)
     beside = cdk.Stack(app, "Beside")
     for name, scope in (("Beside", beside), ("Nested", cdk.NestedStack(beside, "Nested"))):
-        arn = workflow(scope, context, bucket).state_machine.state_machine_arn
-        cdk.CfnOutput(beside, f"{name}Machine", value=arn)
+        workflow = TrainingWorkflow(scope, "Training", **ending_at_once(scope, context, bucket))
+        cdk.CfnOutput(beside, f"{name}Machine", value=workflow.state_machine.state_machine_arn)
     outputs = deployed.deploy(beside)
     executions = [deployed.start(machine) for machine in sorted(outputs.values())]
     assert [deployed.ended(execution)["status"] for execution in executions] == ["SUCCEEDED", "SUCCEEDED"]

@@ -11,13 +11,12 @@ import pytest
 from aws_cdk import aws_s3 as s3
 from aws_cdk import aws_stepfunctions as sfn
 from aws_cdk import cloud_assembly_schema
-from deployed import ROOT, Deployed
+from deployed import ROOT, Deployed, ending_at_once
 from fenced_blocks import blocks
 
-from cdk_sagemaker_training import DataParallelJob, InstanceGroup, S3Prefix, TrainingImage, TrainingWorkflow
+from cdk_sagemaker_training import TrainingWorkflow
 
 PAGE = {block.language: block.text for block in blocks((ROOT / "docs" / "other-tools.md").read_text())}
-THREE_LINES = 'FROM python:3.11\nENTRYPOINT ["true"]\n'
 
 
 class Training(cdk.Stack):
@@ -25,15 +24,7 @@ class Training(cdk.Stack):
 
     def __init__(self, app: cdk.App, context: Path) -> None:
         super().__init__(app, "Training")
-        context.mkdir()
-        (context / "Dockerfile").write_text(THREE_LINES)
-        props = {
-            "image": TrainingImage.from_asset(self, "Image", directory=str(context)),
-            "job": DataParallelJob(InstanceGroup("ml.m5.xlarge")),
-            "output": S3Prefix(s3.Bucket(self, "Bucket"), "models/"),
-            "max_runtime": cdk.Duration.minutes(10),
-            "missing_model": "ignore",
-        }
+        props = ending_at_once(self, context, s3.Bucket(self, "Bucket"))
         names = {"cdk": cdk, "sfn": sfn, "self": self, "TrainingWorkflow": TrainingWorkflow, "props": props}
         exec(PAGE["python"].replace("...", "**props,"), names)
 

@@ -58,6 +58,11 @@ def test_tags_are_added_and_removed_one_by_one(running: Running, machine: str) -
     [
         ({"op": "replace", "path": "/Nowhere/3", "value": "x"}, "PatchDocument cannot be applied"),
         ({"op": "replace", "path": "/DefinitionString", "value": "{}"}, "InvalidRequestException"),
+        (
+            {"op": "replace", "path": "", "value": {"RoleArn": "arn:aws:iam::123456789012:role/other"}},
+            "must add, replace",
+        ),
+        ({"op": "copy", "path": "/RoleArn", "from": "/Arn"}, "must add, replace"),
     ],
 )
 def test_a_change_that_cannot_be_made_is_an_error_and_changes_nothing(
@@ -77,19 +82,27 @@ def test_another_type_and_a_machine_that_is_not_there_are_refused_by_name(runnin
         update(running, f"{machine}-other", operation)
 
 
-def test_who_may_not_update_the_machine_may_not_by_cloud_control(running: Running, machine: str) -> None:
+def of_a_user(running: Running, name: str, *actions: str) -> Any:
+    """Cloud Control API for a user that may do these on anything."""
     iam = running.client("iam")
-    iam.create_user(UserName="swapper")
-    allowed = {
-        "Effect": "Allow",
-        "Action": ["cloudformation:UpdateResource", "cloudformation:GetResource"],
-        "Resource": "*",
-    }
-    policy = {"Version": "2012-10-17", "Statement": [allowed]}
-    iam.put_user_policy(UserName="swapper", PolicyName="swap", PolicyDocument=json.dumps(policy))
-    keys = iam.create_access_key(UserName="swapper")["AccessKey"]
-    client = running.client(
+    iam.create_user(UserName=name)
+    allowed = {"Effect": "Allow", "Action": ["cloudformation:UpdateResource", *actions], "Resource": "*"}
+    policy = json.dumps({"Version": "2012-10-17", "Statement": [allowed]})
+    iam.put_user_policy(UserName=name, PolicyName="swap", PolicyDocument=policy)
+    keys = iam.create_access_key(UserName=name)["AccessKey"]
+    return running.client(
         "cloudcontrol", aws_access_key_id=keys["AccessKeyId"], aws_secret_access_key=keys["SecretAccessKey"]
     )
+
+
+def test_who_may_not_update_the_machine_may_not_by_cloud_control(running: Running, machine: str) -> None:
+    client = of_a_user(running, "swapper")
     with pytest.raises(ClientError, match="not authorized to perform: states:UpdateStateMachine"):
         client.update_resource(TypeName=MACHINE, Identifier=machine, PatchDocument="[]")
+
+
+def test_who_may_not_pass_a_role_may_not_by_cloud_control(running: Running, machine: str) -> None:
+    client = of_a_user(running, "passer", "states:UpdateStateMachine")
+    role = {"op": "replace", "path": "/RoleArn", "value": "arn:aws:iam::123456789012:role/admin"}
+    with pytest.raises(ClientError, match=r"not authorized to perform: iam:PassRole on resource: .*role/admin"):
+        client.update_resource(TypeName=MACHINE, Identifier=machine, PatchDocument=json.dumps([role]))

@@ -17,6 +17,7 @@ from moto.stepfunctions import models as stepfunctions_models
 from moto.stepfunctions.models import StateMachine
 
 from sagemaker_local_account.cloudformation.resource_base import Properties
+from sagemaker_local_account.cloudformation.resources.stepfunctions import recased
 from sagemaker_local_account.core.service_errors import ServiceError, check
 from sagemaker_local_account.http.json_api import JsonApi
 from sagemaker_local_account.iam.api_calls import Location
@@ -41,7 +42,9 @@ def cloud_control_api(location: Location) -> JsonApi:
             f".{location.region}.localhost", f".{location.region}.amazonaws.com"
         )
         try:
-            new: Properties = jsonpatch.apply_patch(former, document)
+            patch = jsonpatch.JsonPatch.from_string(document)
+            _check_operations(patch)
+            new: Properties = patch.apply(former)
         except (jsonpatch.JsonPatchException, jsonpatch.JsonPointerException, ValueError) as error:
             raise ServiceError("InvalidRequestException", f"PatchDocument cannot be applied: {error}") from error
         try:
@@ -59,6 +62,14 @@ def cloud_control_api(location: Location) -> JsonApi:
         return {"ProgressEvent": event}
 
     return JsonApi("Cloud Control API", {"GetResource": get_resource, "UpdateResource": update_resource})
+
+
+def _check_operations(patch: jsonpatch.JsonPatch) -> None:
+    """Refuses what moves values or replaces the whole, by which a role would be given that IAM was not asked for."""
+    for operation in patch.patch:
+        if operation["op"] not in ("add", "replace", "remove") or operation["path"] in ("", "/"):
+            message = f"PatchDocument must add, replace or remove properties, like /DefinitionString, got {operation}"
+            raise ServiceError("InvalidRequestException", message)
 
 
 def _machine(request: dict[str, Any], operation: str, location: Location) -> StateMachine:
@@ -85,8 +96,8 @@ def _properties(machine: StateMachine) -> Properties:
         "StateMachineName": machine.name,
         "DefinitionString": machine.definition,
         "RoleArn": machine.roleArn,
-        "LoggingConfiguration": _pascal(machine.loggingConfiguration or {}),
-        "TracingConfiguration": _pascal(machine.tracingConfiguration or {}),
+        "LoggingConfiguration": recased(machine.loggingConfiguration or {}, str.upper),
+        "TracingConfiguration": recased(machine.tracingConfiguration or {}, str.upper),
         "Tags": [{"Key": tag["key"], "Value": tag["value"]} for tag in _tags(machine)],
     }
 
@@ -107,12 +118,3 @@ def _change(machine: StateMachine, properties: Properties, location: Location) -
     tags = {tag["Key"]: tag["Value"] for tag in properties.get("Tags", [])}
     machine.backend.untag_resource(machine.arn, [tag["key"] for tag in _tags(machine) if tag["key"] not in tags])
     machine.backend.tag_resource(machine.arn, tags)
-
-
-def _pascal(value: Any) -> Any:
-    """The API's camelCase in CloudFormation's PascalCase."""
-    if isinstance(value, dict):
-        return {name[:1].upper() + name[1:]: _pascal(item) for name, item in value.items()}
-    if isinstance(value, list):
-        return [_pascal(item) for item in value]
-    return value

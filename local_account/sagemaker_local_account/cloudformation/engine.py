@@ -299,13 +299,14 @@ def _check_template(template: dict[str, Any]) -> None:
         raise ValidationError(
             message=f"Template format error: the local account does not support these resource types: {', '.join(unknown)}"
         )
-    functions_of = {
-        name: sorted({*intrinsics.unknown({**definition, "Metadata": None})})
+    unknown_functions = [
+        f"{function} ({name})"
         for name, definition in template.get("Resources", {}).items()
-    }
-    if unknown := [f"{function} ({name})" for name, found in functions_of.items() for function in found]:
+        for function in intrinsics.unknown({**definition, "Metadata": None})
+    ]
+    if unknown_functions:
         raise ValidationError(
-            message=f"Template format error: the local account does not support these functions: {', '.join(unknown)}"
+            message=f"Template format error: the local account does not support these functions: {', '.join(unknown_functions)}"
         )
     unsupported_properties = [
         f"{property_name} of AWS::Lambda::Function ({name})"

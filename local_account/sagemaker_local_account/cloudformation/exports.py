@@ -7,13 +7,13 @@ stack leaves that as it was, with the reason in an event (rlister/stax 40, USSBA
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any
 
 from moto.cloudformation.models import CloudFormationBackend, Stack
 from moto.cloudformation.parsing import Export, OutputMap
 
-from sagemaker_local_account.cloudformation.intrinsics import evaluated
+from sagemaker_local_account.cloudformation.intrinsics import evaluated, functions
 from sagemaker_local_account.cloudformation.provisioner import ResourceFailed
 from sagemaker_local_account.core.patches import patch
 
@@ -48,18 +48,15 @@ def publish(backend: CloudFormationBackend, stack: Stack) -> None:
     Raises:
         ResourceFailed: one that is removed or changed is imported, or another stack has one of that name.
     """
-    former = {
-        name: export.value for name, export in backend.exports.items() if export.exporting_stack_id == stack.stack_id
-    }
+    former = {name: export for name, export in backend.exports.items() if export.exporting_stack_id == stack.stack_id}
     new = {export.name: export for export in stack.exports}
-    for name, export in new.items():
-        other = backend.exports.get(name)
-        if other is not None and other.exporting_stack_id != stack.stack_id:
-            owner = backend.stacks[other.exporting_stack_id].name
-            raise ResourceFailed(f"Export with name {name} is already exported by stack {owner}")
-        if name in former and export.value != former[name]:
-            _refuse_if_imported(backend, [name], "updated")
-    _refuse_if_imported(backend, former.keys() - new.keys(), "deleted")
+    for name in sorted(new.keys() & backend.exports.keys() - former.keys()):
+        owner = backend.stacks[backend.exports[name].exporting_stack_id].name
+        raise ResourceFailed(f"Export with name {name} is already exported by stack {owner}")
+    changed = [name for name in former.keys() & new.keys() if former[name].value != new[name].value]
+    why = _why_kept(backend, changed, "updated") or _why_kept(backend, former.keys() - new.keys(), "deleted")
+    if why:
+        raise ResourceFailed(why)
     withdraw(backend, stack)
     backend.exports.update(new)
 
@@ -72,34 +69,21 @@ def withdraw(backend: CloudFormationBackend, stack: Stack) -> None:
 
 def why_not_deleted(backend: CloudFormationBackend, stack: Stack) -> str | None:
     """Returns why a stack cannot be deleted: another one imports from it. None if it can."""
-    try:
-        _refuse_if_imported(backend, [export.name for export in stack.exports], "deleted")
-    except ResourceFailed as error:
-        return str(error)
-    return None
+    return _why_kept(backend, [export.name for export in stack.exports], "deleted")
 
 
-def _refuse_if_imported(backend: CloudFormationBackend, names: Iterable[str], how: str) -> None:
+def _why_kept(backend: CloudFormationBackend, names: Iterable[str], change: str) -> str | None:
+    """Why exports can be neither updated nor deleted: another stack imports one of them. None if none does."""
+    stacks = [stack for stack in backend.stacks.values() if stack.status not in _GONE]
     for name in sorted(names):
-        importing = [
-            other.name for other in backend.stacks.values() if other.status not in _GONE and name in _imported(other)
-        ]
-        if importing:
-            raise ResourceFailed(f"Export {name} cannot be {how} as it is in use by {' and '.join(importing)}")
+        if importing := [stack.name for stack in stacks if name in _imported(stack)]:
+            return f"Export {name} cannot be {change} as it is in use by {' and '.join(importing)}"
+    return None
 
 
 def _imported(stack: Stack) -> set[str]:
     """The names that a stack's template imports."""
     parts = [stack.template_dict.get(part, {}) for part in ("Resources", "Outputs", "Conditions")]
-    return {str(evaluated(argument, stack.resource_map)) for argument in _arguments(parts)}
-
-
-def _arguments(value: Any) -> Iterator[Any]:
-    if isinstance(value, list):
-        for item in value:
-            yield from _arguments(item)
-    elif isinstance(value, dict):
-        for name, item in value.items():
-            if name == "Fn::ImportValue":
-                yield item
-            yield from _arguments(item)
+    return {
+        str(evaluated(argument, stack.resource_map)) for name, argument in functions(parts) if name == "Fn::ImportValue"
+    }

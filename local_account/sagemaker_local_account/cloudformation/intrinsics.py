@@ -53,19 +53,24 @@ def _output(given: dict[str, Any], account_id: str, region: str) -> Any:
         )
     name, output, region = given["StackName"], given["OutputName"], given.get("Region", region)
     for stack in cloudformation_backends[account_id][region].stacks.values():
-        if name in (stack.name, stack.stack_id) and (found := dict(stack.output_map.items()).get(output)) is not None:
+        known = name in (stack.name, stack.stack_id) and output in stack.output_map.outputs
+        if known and (found := stack.output_map[output]) is not None:
             return found.value
     raise ResourceFailed(f"Fn::GetStackOutput: there is no output {output} of a stack {name} in {region}")
 
 
-def unknown(value: Any) -> Iterator[str]:
-    """Yields the names of the functions in a template, or a part of one, that nothing evaluates."""
+def functions(value: Any) -> Iterator[tuple[str, Any]]:
+    """Yields the name and the argument of each function in a template, or in a part of one."""
     if isinstance(value, list):
         for item in value:
-            yield from unknown(item)
+            yield from functions(item)
     elif isinstance(value, dict):
-        [name, *others] = value or [""]
-        if not others and str(name).startswith("Fn::") and name not in _SUPPORTED:
-            yield str(name)
-        for item in value.values():
-            yield from unknown(item)
+        for name, item in value.items():
+            if len(value) == 1 and str(name).startswith("Fn::"):
+                yield name, item
+            yield from functions(item)
+
+
+def unknown(value: Any) -> list[str]:
+    """Returns the names of the functions in a part of a template that nothing evaluates."""
+    return sorted({name for name, _ in functions(value)} - _SUPPORTED)

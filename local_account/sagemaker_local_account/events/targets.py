@@ -210,9 +210,12 @@ def invoke_due() -> None:
                     _Installed.deliveries.add(functools.partial(deliver_to, rule, [*rule.targets], event))
 
 
-def _put_targets(self: EventsBackend, name: str, event_bus_arn: str | None, targets: Any) -> None:
+def _put_targets(
+    self: EventsBackend, name: str, event_bus_arn: str | None, targets: list[dict[str, Any]] | None
+) -> None:
     if targets is None:  # a request without them
         check_as_moto("PutTargets", {"Rule": name}, "events")
+    targets = targets or []
     check_targets(name, targets)
     rule = self.describe_event_bus(event_bus_arn or "default").rules.get(name)
     known = [] if rule is None else rule.targets

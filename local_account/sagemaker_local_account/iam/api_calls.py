@@ -186,8 +186,8 @@ def calls_of(environ: WSGIEnvironment, service: str, location: Location) -> list
     ]
     if action == "sagemaker:CreateTrainingJob":
         calls += _with_training_job(calls[0], members)
-    if action in _ON_MACHINES:  # which Cloud Control API calls with the caller's permissions
-        calls.append(Call(_ON_MACHINES[action], str(members.get("Identifier", "*")), {}))
+    if action in _ON_MACHINES:
+        calls += _by_cloud_control(action, members)
     if action == "batch:SubmitServiceJob":
         calls += _with_service_job(members, location)
     if action in PASSED_ROLES:
@@ -342,6 +342,18 @@ def _with_training_job(call: Call, request: Mapping[str, Any]) -> Iterator[Call]
     for plan in filter(None, [resources.get("TrainingPlanArn"), *itertools.chain.from_iterable(preferred)]):
         yield Call(call.action, plan, call.context)
         yield Call(call.action, f"{plan.partition(':training-plan/')[0]}:reserved-capacity/*", call.context)
+
+
+def _by_cloud_control(action: str, request: Mapping[str, Any]) -> Iterator[Call]:
+    """What Cloud Control API calls with the caller's permissions; a patch gives a role by `/RoleArn` alone (cloud_control.py)."""
+    yield Call(_ON_MACHINES[action], str(request.get("Identifier", "*")), {})
+    try:
+        patch = json.loads(request.get("PatchDocument") or "[]")
+    except (ValueError, TypeError):  # the service itself rejects it
+        return
+    for operation in patch if isinstance(patch, list) else []:
+        if isinstance(operation, dict) and operation.get("path") == "/RoleArn" and "value" in operation:
+            yield Call("iam:PassRole", str(operation["value"]), {"iam:passedtoservice": ("states.amazonaws.com",)})
 
 
 def _with_service_job(request: Mapping[str, Any], location: Location) -> Iterator[Call]:

@@ -8,7 +8,7 @@ from typing import Any
 
 from training_jobs.adopt.props import name_prefix
 from training_jobs.adopt.python_source import Call, Name, functions, source
-from training_jobs.client.jobs import EXECUTION_TAG
+from training_jobs.client.jobs import tags_without_execution
 from training_jobs.client.model_trainer import snake_member
 
 _FORMAT = "%Y-%m-%d-%H-%M-%S"
@@ -22,8 +22,8 @@ def own_request(request: Mapping[str, Any], name: str) -> dict[str, Any]:
         request: A CreateTrainingJob request.
         name: How the job's name begins; the time follows.
     """
-    tags = [tag for tag in request.get("Tags", []) if tag["Key"] != EXECUTION_TAG]
-    members = {**request, "TrainingJobName": f"{name_prefix(name)}-{time.strftime(_FORMAT)}", "Tags": tags}
+    name = f"{name_prefix(name)}-{time.strftime(_FORMAT)}"
+    members = {**request, "TrainingJobName": name, "Tags": tags_without_execution(request)}
     return {member: value for member, value in members.items() if value not in ([], {})}
 
 

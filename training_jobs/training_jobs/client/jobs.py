@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,6 +23,15 @@ OVER = ("Completed", "Failed", "Stopped")
 EXECUTION_TAG = (
     "StepFunctionsExecution"  # with which a TrainingWorkflow marks its jobs; the value is the execution's ARN
 )
+
+
+def tags_without_execution(request: Mapping[str, Any]) -> list[dict[str, str]]:
+    """Return a request's tags without that of an execution, by which the stack's guard would stop a job that none owns.
+
+    Args:
+        request: A CreateTrainingJob request.
+    """
+    return [tag for tag in request.get("Tags", []) if tag["Key"] != EXECUTION_TAG]
 
 
 class Job:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from training_jobs.client.errors import TrainingError
-from training_jobs.client.jobs import EXECUTION_TAG
+from training_jobs.client.jobs import tags_without_execution
 
 if TYPE_CHECKING:
     import boto3
@@ -55,7 +55,7 @@ def model_trainer(request: Mapping[str, Any], shape: Any, session: boto3.Session
     Raises:
         TrainingError: SageMaker's SDK is not installed, or ModelTrainer has no argument for a member.
     """
-    request = {**request, "Tags": [tag for tag in request.get("Tags", []) if tag["Key"] != EXECUTION_TAG]}
+    request = {**request, "Tags": tags_without_execution(request)}
     unknown = [
         value for member in request if member != "TrainingJobName" for value in _of_the_execution(request[member])
     ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 from moto.stepfunctions import models as stepfunctions_models
@@ -75,10 +76,20 @@ def _definition(properties: Properties) -> str:
 
 def _camel(value: Any) -> Any:
     """CloudFormation's PascalCase in the API's camelCase."""
+    return recased(value, str.lower)
+
+
+def recased(value: Any, case: Callable[[str], str]) -> Any:
+    """Returns a value with the first letter of each member's name in another case.
+
+    Args:
+        value: members, in each other and in lists.
+        case: `str.lower` for the API's names, `str.upper` for CloudFormation's.
+    """
     if isinstance(value, dict):
-        return {name[:1].lower() + name[1:]: _camel(item) for name, item in value.items()}
+        return {case(name[:1]) + name[1:]: recased(item, case) for name, item in value.items()}
     if isinstance(value, list):
-        return [_camel(item) for item in value]
+        return [recased(item, case) for item in value]
     return value
 
 
