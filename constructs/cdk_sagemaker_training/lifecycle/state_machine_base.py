@@ -10,7 +10,7 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_stepfunctions as sfn
 from constructs import Construct
 
-from cdk_sagemaker_training.lifecycle.states import OF_STEP_FUNCTIONS
+from cdk_sagemaker_training.lifecycle.states import FOR_HALF_AN_HOUR, OF_STEP_FUNCTIONS
 
 if TYPE_CHECKING:
     # Takes long to import.
@@ -27,7 +27,7 @@ def start_retry(*errors: str) -> dict[str, Any]:
         "errors": list(errors),
         "interval": Duration.seconds(1),
         "backoff_rate": 2,
-        "max_attempts": 10,
+        "max_attempts": FOR_HALF_AN_HOUR,
         "max_delay": Duration.seconds(60),
         "jitter_strategy": sfn.JitterType.FULL,
     }

@@ -17,6 +17,8 @@ OF_SAGEMAKER = (
 )
 # Of StartExecution by the optimized integration: throttling and errors of the service.
 OF_STEP_FUNCTIONS = ("StepFunctions.AWSStepFunctionsException",)
+# Tries of `retry`, for calls that would lose what a job trains, or has trained: its waits are half a minute on average.
+FOR_HALF_AN_HOUR = 60
 # Beside ClientException, for requests that are wrong (service model of Batch).
 OF_BATCH = ("Batch.BatchException", "Batch.ServerException", "Batch.SdkClientException")
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from cdk_sagemaker_training.lifecycle.states import OF_STEP_FUNCTIONS, catch, retry, sdk_task
+from cdk_sagemaker_training.lifecycle.states import FOR_HALF_AN_HOUR, OF_STEP_FUNCTIONS, catch, retry, sdk_task
 from cdk_sagemaker_training.props.jsonpath import quoted
 
 # Of Lambda, as CDK's LambdaInvoke retries them, and where it has too many invocations (Step Functions guide, "Handle transient
@@ -138,7 +138,7 @@ class SweepStates:
                 "ResultSelector": {"ExecutionArn.$": "$.ExecutionArn", "Job.$": "$.Output"},
                 "ResultPath": "$.Result",
                 # A start whose answer was lost is made again, and waits for the execution of the first.
-                "Retry": [retry(5, *OF_STEP_FUNCTIONS, "StepFunctions.SdkClientException")],
+                "Retry": [retry(FOR_HALF_AN_HOUR, *OF_STEP_FUNCTIONS, "StepFunctions.SdkClientException")],
                 "Catch": [
                     {**catch("Find", "$.Started"), "ErrorEquals": ["StepFunctions.ExecutionAlreadyExistsException"]},
                     failed,
@@ -152,7 +152,7 @@ class SweepStates:
                     "sfn:describeExecution",
                     {"ExecutionArn.$": f"States.Format('{self.executions}{{}}', {_NAME})"},
                     "$.Found",
-                    retry(10, "Sfn.SfnException", "Sfn.SdkClientException"),
+                    retry(FOR_HALF_AN_HOUR, "Sfn.SfnException", "Sfn.SdkClientException"),
                     "HasSucceeded",
                     failed,
                 ),
@@ -200,5 +200,5 @@ class SweepStates:
                 "ContentType": "application/json",
             },
             "ResultSelector": {},
-            "Retry": [retry(5, *_OF_S3)],
+            "Retry": [retry(FOR_HALF_AN_HOUR, *_OF_S3)],
         }
