@@ -247,7 +247,7 @@ class Handler(Construct):
             iam.PolicyStatement(actions=["states:StopExecution"], resources=[executions]),
             iam.PolicyStatement(actions=listing, resources=["*"]),
             iam.PolicyStatement(
-                actions=["cloudformation:DescribeStacks"],
+                actions=["cloudformation:DescribeStackResource", "cloudformation:DescribeStacks"],
                 resources=[f"arn:aws:cloudformation:{own}:stack/{scope.node.id}/*"],
             ),
             iam.PolicyStatement(

@@ -10,7 +10,9 @@ from typing import Any
 import boto3
 import pytest
 from botocore.stub import Stubber
+from stacks import UserStack
 
+from cdk_sagemaker_training import Grid, NumberField, TrainingPipeline, TrainingSweep
 from cdk_sagemaker_training.handlers.deletion import SECONDS_UNTIL_LATE_JOBS_SHOW, Workflow, look, taken
 
 MACHINE = "arn:aws:states:us-east-1:123456789012:stateMachine:Training"
@@ -205,6 +207,11 @@ def test_what_an_update_takes_away_is_what_was_allowed_and_no_pattern_still_allo
     assert taken(before, now) == lost
 
 
+SWEEP = {"LogicalResourceId": "SweepStateMachine", "PhysicalResourceId": f"{MACHINE}-sweep"}
+OF_SWEEP = {"LogicalId": SWEEP["LogicalResourceId"], "BreakingUpdates": "refuse", "Needs": {}}
+KNOWN = {MACHINE, SWEEP["PhysicalResourceId"]}
+
+
 class Updated:
     """Updates of a stack whose one workflow has executions that run; AWS's answers are stubs, as of ``Deleted``."""
 
@@ -214,12 +221,20 @@ class Updated:
         client = boto3.client("cloudformation", region_name="us-east-1")
         stubber = Stubber(client)
         stubber.add_response("describe_stacks", described, {"StackName": STACK})
+        now = {
+            "LastUpdatedTimestamp": NOW,
+            "ResourceStatus": "CREATE_COMPLETE",
+            "ResourceType": "AWS::StepFunctions::StateMachine",
+            **SWEEP,
+        }
+        asked = {"StackName": STACK, "LogicalResourceId": SWEEP["LogicalResourceId"]}
+        stubber.add_response("describe_stack_resource", {"StackResourceDetail": now}, asked)
         stubber.activate()
         real = boto3.client
         choose = lambda name, **options: client if name == "cloudformation" else real(name, **options)  # noqa: E731
         monkeypatch.setattr("cdk_sagemaker_training.handlers.deletion.boto3.client", choose)
         arns = [f"{MACHINE}:{number}" for number in range(running)]
-        monkeypatch.setattr(Workflow, "running", lambda workflow: arns)
+        monkeypatch.setattr(Workflow, "running", lambda workflow: arns if workflow.machine in KNOWN else [])
         monkeypatch.setattr(Workflow, "stop", lambda workflow: setattr(self, "stopped", self.stopped + 1))
 
     def look(self, before: list[Any], now: list[Any]) -> None:
@@ -272,8 +287,61 @@ def test_an_update_stops_them_or_goes_on_as_the_workflow_says_and_one_that_is_ta
     assert updated.stopped == stopped
 
 
-def test_a_workflow_that_is_removed_and_one_that_loses_nothing_are_left_to_their_deletion(of_no_account: Any) -> None:
+def test_an_update_that_removes_a_workflow_whose_executions_run_is_refused(of_no_account: Any) -> None:
     updated = Updated(of_no_account, "UPDATE_IN_PROGRESS", 1)
     before, _ = NARROWED
-    updated.look(before, [])
+    with pytest.raises(RuntimeError) as error:
+        updated.look(before, [{**before[0], "StateMachineArn": f"{MACHINE}-renamed"}])
+    assert str(error.value).endswith(
+        f"taken away: the state machine itself, which is removed or has another id, is needed by {MACHINE}:0"
+    )
+
+
+def test_so_is_one_that_removes_the_state_machine_of_another_construct_which_its_logical_id_finds(
+    of_no_account: Any,
+) -> None:
+    updated = Updated(of_no_account, "UPDATE_IN_PROGRESS", 1)
+    with pytest.raises(RuntimeError, match=f"the state machine itself, .* is needed by {MACHINE}:0"):
+        updated.look([OF_SWEEP], [])
+
+
+def test_updates_look_for_the_state_machines_of_sweeps_pipelines_and_guarded_tasks() -> None:
+    stack = UserStack()
+    workflow = stack.workflow(input_fields={"rate": NumberField(0, 1)})
+    grid = Grid({"rate": [0.5]})
+    sweep = TrainingSweep(stack, "Sweep", workflow=workflow, over=grid, results=stack.place("rows/"), concurrency=1)
+    pipeline = TrainingPipeline(stack, "Pipeline", steps=[workflow])
+    task = stack.task()
+    machine = stack.machine_of(task)
+    task.guard(machine)
+    machines = [sweep.state_machine, pipeline.state_machine, machine]
+    template = stack.template()
+    [updates] = [one for one in template["Resources"].values() if one["Type"] == "Custom::SageMakerTrainingUpdates"]
+    ids = [one.get("LogicalId") for one in updates["Properties"]["Workflows"]]
+    assert ids == [None, *(stack.get_logical_id(one.node.default_child) for one in machines)]  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("said", "status", "running"),
+    [
+        ({"BreakingUpdates": "stop"}, "UPDATE_IN_PROGRESS", 1),
+        ({"BreakingUpdates": "allow"}, "UPDATE_IN_PROGRESS", 1),
+        ({"Retain": "true"}, "UPDATE_IN_PROGRESS", 1),
+        ({}, "UPDATE_IN_PROGRESS", 0),
+        ({}, "UPDATE_ROLLBACK_IN_PROGRESS", 1),
+    ],
+)
+def test_a_workflow_that_is_removed_as_it_was_deployed_to_be_is_left_to_its_deletion(
+    of_no_account: Any, said: dict[str, str], status: str, running: int
+) -> None:
+    updated = Updated(of_no_account, status, running)
+    before, _ = NARROWED
+    updated.look([{**before[0], **said}], [])
+    assert updated.stopped == 0
+
+
+def test_a_workflow_that_loses_nothing_goes_on(of_no_account: Any) -> None:
+    updated = Updated(of_no_account, "UPDATE_IN_PROGRESS", 1)
+    before = [*NARROWED[0], OF_SWEEP]
+    updated.look(before, before)
     assert updated.stopped == 0

@@ -201,6 +201,7 @@ def test_the_permissions_that_a_running_execution_needs_are_looked_at_before_its
     ]
     [workflow] = resolved(updates["Properties"]["Workflows"])
     assert workflow["BreakingUpdates"] == "stop"
+    assert "Retain" not in workflow
     assert workflow["StateMachineArn"].endswith(f":stateMachine:{machine_name(stack.node.find_child('Training'))}")
     places = [f"arn:aws:s3:::bucket/{folder}/*" for folder in ("models", "checkpoints/stack-training-04d490aa")]
     assert workflow["Needs"]["s3:PutObject"] == places

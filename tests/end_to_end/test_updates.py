@@ -1,6 +1,6 @@
 """Stacks that are updated while a job of theirs trains: the job ends as it would have, its model is there, and nothing is left.
 
-Eighteen stacks of one app are deployed by one command, a job of each is started, and each is updated by the CDK CLI, which either
+Nineteen stacks of one app are deployed by one command, a job of each is started, and each is updated by the CDK CLI, which either
 deploys or is refused before it changes anything. Then the jobs are released.
 """
 
@@ -21,12 +21,16 @@ from aws_cdk import aws_sns as sns
 from deployed import Deployed, wait_until
 
 from cdk_sagemaker_training import (
+    Cause,
     DataParallelJob,
     InstanceGroup,
+    Retry,
     S3Prefix,
     Silence,
     Spot,
+    TrainingCode,
     TrainingImage,
+    TrainingPipeline,
     TrainingQueue,
     TrainingWorkflow,
     default_retries,
@@ -36,6 +40,15 @@ from sagemaker_local_account.account import LocalAccount
 PAGE = Path(__file__).parents[2] / "docs" / "upgrading.md"
 pytestmark = pytest.mark.timeout(1_800)
 RELEASED = Path(__file__).parent / "a_released_job"
+FAILS_ONCE = """
+import pathlib
+checkpoint = pathlib.Path("/opt/ml/checkpoints/checkpoint.txt")
+if not checkpoint.exists():
+    checkpoint.write_text("a checkpoint")
+    raise SystemExit("fails once")
+print("trained by the EDITION script")
+pathlib.Path("/opt/ml/model/model.txt").write_text("EDITION")
+"""
 Change = Callable[["Updated"], dict[str, Any]]
 
 
@@ -70,6 +83,7 @@ UPDATES = {
     "Output": Update(lambda stack: {"output": S3Prefix(stack.bucket, "results/")}, refused="/models/* is needed by"),
     "Checkpoints": Update(lambda stack: {"checkpoints": S3Prefix(stack.bucket, "kept/")}, refused="/checkpoints/"),
     "Prefix": Update(of(job_name_prefix="another"), refused="is needed by"),
+    "Renamed": Update(of(id="Renamed"), refused="the state machine itself, which is removed"),
     "Key": Update(
         lambda stack: {"volume_key": kms.Key(stack, "Second", removal_policy=cdk.RemovalPolicy.DESTROY)},
         lambda stack: {"volume_key": kms.Key(stack, "First", removal_policy=cdk.RemovalPolicy.DESTROY)},
@@ -92,8 +106,8 @@ class Updated(cdk.Stack):
         }
         if "image" not in own:
             own["image"] = self.image("first")
-        workflow = TrainingWorkflow(self, "Training", **own)
-        cdk.CfnOutput(self, "Arn", value=workflow.state_machine.state_machine_arn)
+        self.workflow = TrainingWorkflow(self, own.pop("id", "Training"), **own)
+        cdk.CfnOutput(self, "Arn", value=self.workflow.state_machine.state_machine_arn)
         cdk.CfnOutput(self, "BucketName", value=self.bucket.bucket_name)
 
     def image(self, edition: str) -> TrainingImage:
@@ -106,6 +120,33 @@ def app_of(folder: Path, changes: dict[str, Change]) -> cdk.App:
         Updated(app, name, change)
     app.synth()
     return app
+
+
+class Edited(Updated):
+    """A stack whose job fails without a checkpoint, and is tried again half an hour later, with a script of an edition."""
+
+    def __init__(self, folder: Path, edition: str) -> None:
+        source = folder / f"src-{edition}"
+        source.mkdir()
+        (source / "train.py").write_text(FAILS_ONCE.replace("EDITION", edition))
+
+        def change(stack: Updated) -> dict[str, Any]:
+            return {
+                "image": TrainingImage.from_dlc(stack, "Container", "pytorch", "2.13-cpu-amzn2023-sagemaker"),
+                "code": TrainingCode(str(source)),
+                "retries": {Cause.ALGORITHM_ERROR: Retry(attempts=1, first_wait=cdk.Duration.minutes(30))},
+            }
+
+        super().__init__(cdk.App(outdir=str(folder / edition)), "Edited", change)
+
+
+class Piped(Updated):
+    """A stack with a pipeline of the workflow."""
+
+    def __init__(self, folder: Path, id: str) -> None:
+        super().__init__(cdk.App(outdir=str(folder / id)), "Piped", of())
+        pipeline = TrainingPipeline(self, id, steps=[self.workflow])
+        cdk.CfnOutput(self, "PipelineArn", value=pipeline.state_machine.state_machine_arn)
 
 
 @dataclass
@@ -160,7 +201,7 @@ def test_the_page_has_each_update_and_what_becomes_of_it() -> None:
     }
 
 
-@pytest.mark.soak  # deploys 18 stacks, and each once more
+@pytest.mark.soak  # deploys 19 stacks, and each once more
 @pytest.mark.parametrize("name", UPDATES)
 def test_the_job_ends_as_it_would_have_and_its_model_is_there(ran: dict[str, Ran], name: str) -> None:
     found = ran[name]
@@ -183,6 +224,44 @@ def test_the_update_is_deployed_or_refused_with_what_it_would_take_away(ran: dic
         assert UPDATES[name].refused in said
     else:
         assert ran[name].deployment.returncode == 0, said
+
+
+@pytest.mark.soak
+def test_the_next_attempt_of_an_execution_from_before_an_edit_runs_the_script_of_the_first(
+    deployed: Deployed, tmp_path: Path
+) -> None:
+    outputs = deployed.deploy(Edited(tmp_path, "old"))
+    execution = deployed.start(outputs["Arn"])
+    wait_until(lambda: [job for job in deployed.jobs_of(execution) if job["TrainingJobStatus"] == "Failed"])
+    deployed.deploy(Edited(tmp_path, "new"))
+    deployed.account.clock.advance(1_800)
+    assert deployed.ended(execution)["status"] == "SUCCEEDED"
+    names = [job["TrainingJobName"] for job in deployed.jobs_of(execution)]
+    assert len(names) == 2
+    assert [line for name in names for line in deployed.said(name) if "trained by" in line] == [
+        "trained by the old script"
+    ]
+
+
+@pytest.mark.soak
+def test_an_update_that_renames_a_pipeline_is_refused_until_its_execution_has_ended(
+    deployed: Deployed, tmp_path: Path
+) -> None:
+    outputs = deployed.deploy(Piped(tmp_path, "Pipeline"))
+    execution = deployed.start(outputs["PipelineArn"])
+    [job] = wait_until(deployed.running_jobs)
+    deployed.has_said(job, "waiting")
+    renamed = Piped(tmp_path, "Renamed")
+    cdk.App.of(renamed).synth()  # type: ignore[union-attr]
+    arguments = ("deploy", "Piped", "--app", str(tmp_path / "Renamed"), "--require-approval", "never")
+    refused = deployed.cdk_called(*arguments)
+    assert refused.returncode != 0
+    assert "the state machine itself, which is removed or has another id, is needed by" in " ".join(
+        refused.stdout.split()
+    )
+    release(deployed.account, job)
+    assert deployed.ended(execution)["status"] == "SUCCEEDED"
+    assert deployed.cdk_called(*arguments).returncode == 0
 
 
 @pytest.mark.soak

@@ -46,16 +46,20 @@ def stop_jobs_on_deletion(
     _delete_before(resource, [*needed, *service.needs])
 
 
-def check_updates(plan: Plan, machine_name: str, machine_role: iam.IRole, breaking: BreakingUpdates) -> None:
+def check_updates(
+    plan: Plan, machine_name: str, machine_role: iam.IRole, breaking: BreakingUpdates, *, retain: bool
+) -> None:
     """Look, in updates of the stack, at what a workflow's running executions would lose.
 
     Args:
         plan: The workflow.
         machine_name: The name of its state machine.
         machine_role: That state machine's role.
-        breaking: What becomes of an update that takes away something.
+        breaking: What becomes of an update that takes away something, or the workflow itself.
+        retain: Whether executions and jobs go on without the workflow.
     """
-    Updates.of(plan.jobs.stack, _function(plan.jobs.stack)).look_at(plan, machine_name, machine_role, breaking)
+    updates = Updates.of(plan.jobs.stack, _function(plan.jobs.stack))
+    updates.look_at(plan, machine_name, machine_role, breaking, retain=retain)
 
 
 def stop_executions_on_deletion(
@@ -65,6 +69,8 @@ def stop_executions_on_deletion(
     jobs: JobSet | None = None,
 ) -> None:
     """Stop the executions of a state machine that is not a workflow's before CloudFormation deletes it.
+
+    An update that removes it while one runs is refused.
 
     Args:
         scope: What has the state machine, or the state with jobs of its own.
@@ -78,6 +84,8 @@ def stop_executions_on_deletion(
     acknowledge_policies(policy, OF_THE_STACK)
     properties = {} if jobs is None else {"TaggedJobNamePrefix": jobs.prefix}
     resource = _resource(scope, shared, state_machine, properties)
+    if Stack.of(state_machine) is Stack.of(scope):
+        Updates.of(Stack.of(scope), shared).look_for(state_machine)
     deletions = [workflow.node.try_find_child(_ID) for workflow in workflows]
     of_jobs = [] if jobs is None else [jobs.role, jobs.role.role]
     _delete_before(resource, [policy, state_machine, *filter(None, deletions), *of_jobs])
@@ -137,9 +145,9 @@ def _statements(stack: Stack) -> list[iam.PolicyStatement]:
         iam.PolicyStatement(
             actions=["batch:DescribeServiceJob", "batch:ListServiceJobs", "sagemaker:ListTrainingJobs"], resources=["*"]
         ),
-        # Of the stack itself: whether an update is one that takes back another.
+        # Of the stack itself: whether an update is one that takes back another, and the state machine of a logical id.
         iam.PolicyStatement(
-            actions=["cloudformation:DescribeStacks"],
+            actions=["cloudformation:DescribeStackResource", "cloudformation:DescribeStacks"],
             resources=[
                 stack.format_arn(service="cloudformation", resource="stack", resource_name=f"{stack.stack_name}/*")
             ],

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
-from aws_cdk import CustomResource, Duration, Stack
+from aws_cdk import CfnElement, CustomResource, Duration, Stack
 from aws_cdk import aws_iam as iam
+from aws_cdk import aws_stepfunctions as sfn
 from constructs import Construct
 
 from cdk_sagemaker_training.core.lazy import at_synthesis
@@ -70,14 +71,17 @@ class Updates(Construct):
         assert isinstance(existing, Updates)
         return existing
 
-    def look_at(self, plan: Plan, machine_name: str, machine_role: iam.IRole, breaking: BreakingUpdates) -> None:
-        """Look at the permissions of a workflow's roles in updates.
+    def look_at(
+        self, plan: Plan, machine_name: str, machine_role: iam.IRole, breaking: BreakingUpdates, *, retain: bool
+    ) -> None:
+        """Look at the permissions of a workflow's roles in updates, and whether it is still there.
 
         Args:
             plan: The workflow.
             machine_name: The name of its state machine, which an update does not change.
             machine_role: That state machine's role.
             breaking: What becomes of an update that takes away one of them while an execution runs.
+            retain: Whether executions and jobs go on without the workflow.
         """
         stack = plan.jobs.stack
         policies = [*_policies(machine_role), *_policies(plan.jobs.role.role)]
@@ -87,9 +91,23 @@ class Updates(Construct):
         entry = {
             "StateMachineArn": stack.format_arn(service="states", resource=f"stateMachine:{machine_name}"),
             "BreakingUpdates": breaking,
+            **({"Retain": "true"} if retain else {}),
             **plan.service.properties,
         }
         self._workflows.append((entry, policies))
+
+    def look_for(self, state_machine: sfn.StateMachine) -> None:
+        """Look in updates whether a state machine that is not a workflow's is still there.
+
+        It is known by its logical id, since a reference would be a circle: its role refers to workflows, whose policies are
+        updated after this.
+
+        Args:
+            state_machine: The state machine, in the same stack.
+        """
+        resource = state_machine.node.default_child
+        assert isinstance(resource, CfnElement)
+        self._workflows.append(({"LogicalId": resource.logical_id, "BreakingUpdates": "refuse"}, []))
 
     def _rendered(self) -> Iterator[dict[str, Any]]:
         for entry, policies in self._workflows:

@@ -59,20 +59,22 @@ def handler(event: dict[str, Any], context: Any) -> None:
 
 def look(event: dict[str, Any], seconds_left: Callable[[], float]) -> None:
     """Refuse an update that takes from running executions what they need, or stop them, as each workflow says."""
-    stacks = boto3.client("cloudformation").describe_stacks(StackName=event["StackId"])["Stacks"]
-    if "ROLLBACK" in stacks[0]["StackStatus"]:
+    client, stack = boto3.client("cloudformation"), event["StackId"]
+    if "ROLLBACK" in client.describe_stacks(StackName=stack)["Stacks"][0]["StackStatus"]:
         return  # what it takes back was never used
-    after = {workflow["StateMachineArn"]: workflow for workflow in event["ResourceProperties"]["Workflows"]}
+    after = {id_of(workflow): workflow for workflow in event["ResourceProperties"]["Workflows"]}
     refused = []
     for before in event["OldResourceProperties"].get("Workflows", []):
-        now = after.get(before["StateMachineArn"])
-        # What is removed is deleted, and its executions are stopped before.
-        if now is None or now["BreakingUpdates"] == "allow" or not (lost := taken(before["Needs"], now["Needs"])):
+        breaking, lost = lost_by(before, after.get(id_of(before)))
+        if not lost:
             continue
+        if "LogicalId" in before:
+            found = client.describe_stack_resource(StackName=stack, LogicalResourceId=before["LogicalId"])
+            before = {"StateMachineArn": found["StackResourceDetail"]["PhysicalResourceId"]}
         workflow = Workflow(before, seconds_left)
         if not (running := workflow.running()):
             continue
-        if now["BreakingUpdates"] == "stop":
+        if breaking == "stop":
             workflow.stop()
             continue
         shown = f"{', '.join(running[:3])}{f' and {len(running) - 3} more' if len(running) > 3 else ''}"
@@ -82,6 +84,21 @@ def look(event: dict[str, Any], seconds_left: Callable[[], float]) -> None:
             f"breaking_updates must be 'stop' or 'allow', or these executions must have ended, for an update in which what "
             f"they need is taken away: {' | '.join(refused)}"
         )
+
+
+def id_of(workflow: dict[str, Any]) -> str:
+    """Return what an update does not change of a workflow, or of a state machine of another construct."""
+    return str(workflow.get("LogicalId") or workflow["StateMachineArn"])
+
+
+def lost_by(before: dict[str, Any], now: dict[str, Any] | None) -> tuple[str, list[str]]:
+    """Return what becomes of an update, and what executions that run lose by it; nothing where that is allowed."""
+    if now is not None:
+        breaking = now["BreakingUpdates"]
+        return breaking, [] if breaking == "allow" else taken(before["Needs"], now["Needs"])
+    # Where that is no loss its deletion, after the update, stops the executions, or lets them go on.
+    loss = before["BreakingUpdates"] == "refuse" and before.get("Retain") != "true"
+    return "refuse", ["the state machine itself, which is removed or has another id,"] if loss else []
 
 
 def taken(before: dict[str, list[str]], now: dict[str, list[str]]) -> list[str]:

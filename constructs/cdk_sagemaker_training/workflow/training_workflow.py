@@ -179,9 +179,10 @@ class TrainingWorkflow(WorkflowMetrics, Resource):
             retain_jobs: Whether executions and jobs go on when the workflow is deleted or replaced. Default: they are
                 stopped, and CloudFormation waits for their end, up to 15 minutes, before it deletes anything that they need.
             breaking_updates: What becomes of an update of the stack that takes from executions that run what they need: where
-                their jobs write, such as another ``output``, a key, their role, their names or their ``queue``. ``"refuse"``
-                ends the update before it changes the workflow, with the executions' names; ``"stop"`` stops them and waits for
-                their jobs' end, ``"allow"`` lets it happen, and a job's model may be lost. Default: ``"refuse"``.
+                their jobs write, such as another ``output``, a key, their role, their names or their ``queue``, or the workflow
+                itself, which another id renames. ``"refuse"`` ends the update before it changes the workflow, with the
+                executions' names; ``"stop"`` stops them and waits for their jobs' end, ``"allow"`` lets it happen, and a
+                job's model may be lost. Of a workflow that is removed counts what was deployed. Default: ``"refuse"``.
             vpc: An existing VPC for the jobs' hosts, in place of ``network``. Default: ``network``.
             vpc_subnets: Selects among the subnets of ``vpc``, which need a route to S3. Default: the private ones.
             security_groups: Existing security groups in ``vpc``, 1 to 5, all of which each host has. Default: a new one.
@@ -230,7 +231,7 @@ class TrainingWorkflow(WorkflowMetrics, Resource):
         suppress_findings(self, plan.service.arns(jobs), reserved, executions)
         needed = (self.state_machine, self.guard.rule, poller, log_options.destination, jobs.role, jobs.role.role)
         stop_jobs_on_deletion(self, plan, self.state_machine, (*needed, props, *variants), retain=retain_jobs)
-        check_updates(plan, name, self.state_machine.role, breaking_updates)
+        check_updates(plan, name, self.state_machine.role, breaking_updates, retain=retain_jobs)
         self.integration: Integration = "poll" if plan.service.polls else "sync"
         self.props = props
         self.input_fields: Mapping[str, InputField] = dict(input_fields or {})

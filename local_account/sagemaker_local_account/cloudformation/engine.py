@@ -47,6 +47,7 @@ def install() -> None:
     patch(Stack, "parse_template", staticmethod(parsed), "template")
     patch(ChangeSet, "_parse_template", _parse_template, "self")
     patch(Stack, "create_resources", _create_resources, "self")
+    patch(Stack, "stack_resources", property(lambda stack: stack.resource_map.existing()))
     patch(Stack, "stack_parameters", property(_given_parameters))
     patch(cloudformation_backends, "backend", Backend)
     patch(CloudFormationResponse, "describe_change_set", _describe_change_set, "self")

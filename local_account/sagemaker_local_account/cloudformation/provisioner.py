@@ -86,6 +86,10 @@ class Resources(ResourceMap):
         self._event(key, resource, "CREATE_COMPLETE")
         return resource
 
+    def existing(self) -> list[Any]:
+        """Returns the resources that there are, those among them that an update has yet to delete."""
+        return [resource for resource in self._parsed_resources.values() if hasattr(resource, "logical_resource_id")]
+
     def open(self, template: dict[str, Any], parameters: dict[str, Any]) -> None:
         """Sets the template and its parameters; from now on looking a resource up creates it, until `close`."""
         self._template = template
