@@ -10,15 +10,18 @@ from typing import Any
 
 import pytest
 from rendered import lint, resolved
-from stacks import UserStack, message_of
+from stacks import IMAGE_URI, UserStack, message_of
 
 from cdk_sagemaker_training import (
     ChoiceField,
+    DataParallelJob,
     Grid,
+    InstanceGroup,
     NumberField,
     Objective,
     Rows,
     RowsFile,
+    S3Channel,
     TextField,
     TrainingSweep,
 )
@@ -47,9 +50,16 @@ EVENTS_OF_A_RETRY = 3
 class Sweeps:
     """A workflow in a stack of its own, and sweeps of it."""
 
-    def __init__(self) -> None:
+    def __init__(self, **props: Any) -> None:
         self.stack = UserStack()
-        self.workflow = self.stack.workflow(metric_definitions={"loss": "loss=(.*)"}, input_fields=FIELDS)
+        if "image" in props:
+            props["image"] = self.stack.image_from(props["image"])
+        if "channels" in props:
+            props["channels"] = {
+                name: S3Channel(self.stack.bucket, prefix) for name, prefix in props["channels"].items()
+            }
+        given = {"metric_definitions": {"loss": "loss=(.*)"}, "input_fields": FIELDS, **props}
+        self.workflow = self.stack.workflow(**given)
 
     def make(self, **props: Any) -> TrainingSweep:
         given = {"over": GRID, "results": self.stack.place("sweeps/rate/"), "concurrency": 8, "workflow": self.workflow}
@@ -139,6 +149,39 @@ def test_a_row_of_a_sweep_of_a_thousand_stays_within_the_limits_of_step_function
     assert outputs == [{}]
     assert len(json.dumps([{}] * len(lines))) < MOST_BYTES
     assert states["Rows"]["MaxConcurrency"] <= MOST_CHILDREN
+
+
+def version(workflow: Mapping[str, Any] | None = None, **props: Any) -> Any:
+    """What the results are kept apart by of a sweep of a workflow of some props."""
+    sweeps = Sweeps(**(workflow or {}))
+    sweeps.make(**props)
+    [definition] = [one for one in sweeps.stack.machines().values() if "AnyLeft" in one["States"]]
+    plan, table = (definition["States"][name]["Parameters"]["Payload"]["Version"] for name in ("Plan", "Table"))
+    assert plan == table
+    return plan
+
+
+@pytest.mark.parametrize(
+    ("props", "counts"),
+    [
+        ({"hyperparameters": {"epochs": 3}}, False),
+        ({"environment": {"SEED": "1"}}, False),
+        ({"channels": {"letters": "letters/"}}, False),
+        ({"metric_definitions": {"loss": "loss: (.*)"}}, False),
+        ({"image": "second"}, False),
+        ({"job": DataParallelJob(InstanceGroup("ml.g5.12xlarge"))}, True),
+        ({"max_runtime": 600, "retries": 2, "integration": "poll"}, True),
+    ],
+)
+def test_a_result_of_before_a_change_counts_where_it_would_be_the_same(props: dict[str, Any], counts: bool) -> None:
+    assert (version(props) == version()) is counts
+    assert version(props, version="2") == version(version="2") == ["2"]
+
+
+def test_a_result_of_an_image_that_is_known_at_deployment_only_counts_for_that_image(swept: Swept) -> None:
+    versions = swept.definition["States"]["Plan"]["Parameters"]["Payload"]["Version"]
+    assert versions[1:] == [IMAGE_URI]
+    assert sweep_handler.key_of({"a": 1}, "first") != sweep_handler.key_of({"a": 1}, "second")
 
 
 @pytest.mark.parametrize("operation", ["StartExecution", "DescribeExecution"])

@@ -44,7 +44,7 @@ class Sweep:
         self.fields, self.objective = event["Fields"], event.get("Objective")
         place = event["Rows"]
         body = self.s3.get_object(Bucket=place["Bucket"], Key=place["Key"])["Body"].read().decode("utf-8-sig")
-        self.rows = by_key(parsed(body, place["Key"], self.fields), self.fields)
+        self.rows = by_key(parsed(body, place["Key"], self.fields), self.fields, json.dumps(event["Version"]))
 
     def plan(self, execution: str) -> dict[str, Any]:
         """Write the rows without a completed result, and return how many there are and where."""
@@ -117,7 +117,7 @@ def parsed(text: str, name: str, fields: Mapping[str, Mapping[str, Any]]) -> Ite
         for cells in csv.DictReader(io.StringIO(text)):
             yield {str(field): as_field(cell, fields.get(field, {})) for field, cell in cells.items()}
         return
-    for number, line in enumerate(text.splitlines(), 1):
+    for number, line in enumerate(text.split("\n"), 1):  # not at the other ends of lines that JSON's texts may have
         if not line.strip():
             continue
         try:
@@ -140,14 +140,16 @@ def as_field(cell: Any, field: Mapping[str, Any]) -> Any:
     return cell
 
 
-def by_key(rows: Iterator[Row] | Sequence[Row], fields: Mapping[str, Mapping[str, Any]]) -> dict[str, Row]:
-    """Return rows by keys that depend on their values alone; raises InvalidInput for the first that is not allowed."""
+def by_key(
+    rows: Iterator[Row] | Sequence[Row], fields: Mapping[str, Mapping[str, Any]], version: str = ""
+) -> dict[str, Row]:
+    """Return rows by the names of their folders; raises InvalidInput for the first that is not allowed."""
     found: dict[str, Row] = {}
     defaults = {name: field["default"] for name, field in fields.items() if "default" in field}
     for number, row in enumerate(({**defaults, **row} for row in rows), 1):
         if (why := problem_of(row, fields)) is not None:
             raise InvalidInput(f"row {number}: {why}")
-        key = key_of(row)
+        key = key_of(row, version)
         if key in found:
             raise InvalidInput(f"row {number}: must differ from those before, got {json.dumps(row)} again")
         found[key] = row
@@ -156,12 +158,12 @@ def by_key(rows: Iterator[Row] | Sequence[Row], fields: Mapping[str, Mapping[str
     return found
 
 
-def key_of(row: Row) -> str:
-    """Return the name of a row's folder; 1 and 1.0 are the same value."""
+def key_of(row: Row, version: str = "") -> str:
+    """Return the name of a row's folder, which its values and the version make; 1 and 1.0 are the same value."""
     values = {
         name: int(value) if isinstance(value, float) and value == int(value) else value for name, value in row.items()
     }
-    return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()[:32]
+    return hashlib.sha256(f"{version}{json.dumps(values, sort_keys=True)}".encode()).hexdigest()[:32]
 
 
 def problem_of(row: Row, fields: Mapping[str, Mapping[str, Any]]) -> str | None:

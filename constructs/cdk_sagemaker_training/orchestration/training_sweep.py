@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
@@ -14,7 +15,9 @@ from aws_cdk import aws_s3_assets as s3_assets
 from aws_cdk import aws_stepfunctions as sfn
 from constructs import Construct
 
+from cdk_sagemaker_training.core.checks import not_empty
 from cdk_sagemaker_training.core.errors import must
+from cdk_sagemaker_training.core.lazy import at_synthesis
 from cdk_sagemaker_training.core.nag import acknowledge, acknowledge_policies
 from cdk_sagemaker_training.data.s3 import S3Prefix, check_no_subfolder
 from cdk_sagemaker_training.guard.deletion import stop_executions_on_deletion
@@ -30,6 +33,8 @@ from cdk_sagemaker_training.workflow.training_workflow import TrainingWorkflow
 
 _MOST_AT_ONCE = 10_000  # child executions of a Map Run (Step Functions guide, "MaxConcurrency")
 _MEMORY_MIB = 512
+# Members of CreateTrainingJob. The machines are not among them, so that rows that failed for want of memory may have larger ones.
+_MAKES_RESULTS = ("AlgorithmSpecification", "HyperParameters", "Environment", "InputDataConfig")
 _WHY = (
     "results are by keys of rows, which a file may have, under a prefix of this sweep's own; an execution's name is chosen "
     "when it starts; log deliveries have no resource"
@@ -44,8 +49,8 @@ class TrainingSweep(StateMachineBase, Construct):
     starts: at synthesis, or, of a file, when an execution starts, which then fails with the error ``InvalidInput`` and a cause
     that names the row, the field, what is allowed and what came.
 
-    Results are kept by the row's values under ``results``, for all executions: the next one runs only the rows that have not
-    completed, those that failed included. Two executions at once run rows twice.
+    Results are kept by the row's values and the ``version`` under ``results``, for all executions: the next one runs only the
+    rows that have not completed, those that failed included. Two executions at once run rows twice.
 
     An execution's output is ``{"Rows", "Completed", "Failed", "NotRun", "Table", "Best"}``: the counts of rows, the URI of
     ``table.csv``, and the table's row with the best objective. The table has a line for each row, with its values, ``Status``,
@@ -70,6 +75,7 @@ class TrainingSweep(StateMachineBase, Construct):
         objective: Objective | None = None,
         tolerated_failure_count: Annotated[int | None, Prop(known=LITERAL, example="5")] = None,
         tolerated_failure_percentage: Annotated[float | None, Prop(known=LITERAL, example="5")] = None,
+        version: Annotated[str | None, Prop(known=LITERAL, rule=not_empty, example="'2'")] = None,
         logs: sfn.LogOptions | None = None,
     ) -> None:
         """Create the state machine, and the function that reads the rows and writes the table.
@@ -87,6 +93,9 @@ class TrainingSweep(StateMachineBase, Construct):
                 ``TrainingSweepFailed``, and the jobs that run are stopped. Default: none, or what the percentage says.
             tolerated_failure_percentage: How many rows of an execution may fail, in percent of those that it runs. With both,
                 the lower counts. Default: none, or what the count says.
+            version: Whose results count: a row that completed with another one runs again. Default: a hash of what the job's
+                result comes from, its image, code, hyperparameters, environment, channels and metrics, as they are in the
+                template; a text of one's own, such as ``"2"``, keeps results when these change.
             logs: What is kept of executions. Default: as of ``TrainingWorkflow``.
 
         Raises:
@@ -105,6 +114,7 @@ class TrainingSweep(StateMachineBase, Construct):
             "Rows": {"Bucket": bucket.bucket_name, "Key": key},
             "Results": {"Bucket": results.bucket.bucket_name, "Prefix": results.prefix},
             "Fields": rules_of(workflow.input_fields),
+            "Version": at_synthesis(lambda: _version(workflow)) if version is None else [version],
             **({} if objective is None else {"Objective": {"MetricName": objective.metric, "Type": objective.goal}}),
         }
         states = SweepStates(
@@ -181,6 +191,14 @@ class TrainingSweep(StateMachineBase, Construct):
                 ),
             ],
         )
+
+
+def _version(workflow: TrainingWorkflow) -> list[str]:
+    """What the results of a workflow's jobs come from: a hash, and the images, whose names may be known at deployment only."""
+    requests = [{name: one.get(name) for name in _MAKES_RESULTS} for one in workflow.requests]
+    images = [one["AlgorithmSpecification"].get("TrainingImage") for one in workflow.requests]
+    text = json.dumps(Stack.of(workflow).resolve(requests), sort_keys=True)
+    return [hashlib.sha256(text.encode()).hexdigest()[:16], *filter(None, images)]
 
 
 def _objects(results: S3Prefix, actions: list[str], below: str) -> list[iam.PolicyStatement]:

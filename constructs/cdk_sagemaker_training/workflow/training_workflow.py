@@ -76,6 +76,7 @@ class TrainingWorkflow(WorkflowMetrics, Resource):
         state_machine: The state machine.
         integration: How it waits for the job.
         props: The props of the job.
+        requests: The rendered requests of all its jobs.
         role: The jobs' role.
         network: The jobs' network; None for SageMaker's own.
         image: The jobs' image.
@@ -233,7 +234,7 @@ class TrainingWorkflow(WorkflowMetrics, Resource):
         stop_jobs_on_deletion(self, plan, self.state_machine, (*needed, props, *variants), retain=retain_jobs)
         check_updates(plan, name, self.state_machine.role, breaking_updates, retain=retain_jobs)
         self.integration: Integration = "poll" if plan.service.polls else "sync"
-        self.props = props
+        self.props, self.requests = props, plan.all_requests
         self.input_fields: Mapping[str, InputField] = dict(input_fields or {})
         self.job_metrics = job_metrics
         self.job_name_prefix = jobs.prefix
