@@ -195,8 +195,8 @@ class TrainingSweep(StateMachineBase, Construct):
 
 def _version(workflow: TrainingWorkflow) -> list[str]:
     """What the results of a workflow's jobs come from: a hash, and the images, whose names may be known at deployment only."""
-    requests = [{name: one.get(name) for name in _MAKES_RESULTS} for one in workflow.requests]
-    images = [one["AlgorithmSpecification"].get("TrainingImage") for one in workflow.requests]
+    requests = [{name: request.get(name) for name in _MAKES_RESULTS} for request in workflow.requests]
+    images = [request["AlgorithmSpecification"].get("TrainingImage") for request in workflow.requests]
     text = json.dumps(Stack.of(workflow).resolve(requests), sort_keys=True)
     return [hashlib.sha256(text.encode()).hexdigest()[:16], *filter(None, images)]
 
