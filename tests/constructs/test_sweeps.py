@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
+from aws_cdk import aws_s3 as s3
 from rendered import lint, resolved
 from stacks import IMAGE_URI, UserStack, message_of
 
@@ -22,6 +23,7 @@ from cdk_sagemaker_training import (
     Rows,
     RowsFile,
     S3Channel,
+    S3Prefix,
     TextField,
     TrainingSweep,
 )
@@ -62,8 +64,10 @@ class Sweeps:
         self.workflow = self.stack.workflow(**given)
 
     def make(self, **props: Any) -> TrainingSweep:
-        given = {"over": GRID, "results": self.stack.place("sweeps/rate/"), "concurrency": 8, "workflow": self.workflow}
-        return TrainingSweep(self.stack, f"Sweep{len(self.stack.node.children)}", **{**given, **props})
+        id = f"Sweep{len(self.stack.node.children)}"
+        results = self.stack.place(f"sweeps/{id}/")
+        given = {"over": GRID, "results": results, "concurrency": 8, "workflow": self.workflow}
+        return TrainingSweep(self.stack, id, **{**given, **props})
 
 
 class Swept:
@@ -286,6 +290,21 @@ def test_a_row_has_the_default_of_a_field_that_it_leaves_out() -> None:
 )
 def test_a_sweep_that_cannot_be_is_refused(sweeps: Sweeps, make: Any, message: str) -> None:
     assert message_of(lambda: make(sweeps)).startswith(message)
+
+
+@pytest.mark.parametrize("prefix", ["sweeps/rate/", "sweeps/", "sweeps/rate/more/"])
+def test_a_sweep_in_the_place_of_anothers_results_is_refused(prefix: str) -> None:
+    sweeps = Sweeps()
+    first = sweeps.make(results=sweeps.stack.place("sweeps/rate/"))
+    sweeps.make(results=sweeps.stack.place("sweeps/rates/"))
+    again = s3.Bucket.from_bucket_name(sweeps.stack, "Again", "bucket")
+    said = message_of(lambda: sweeps.make(results=S3Prefix(again, prefix)))
+    assert said.startswith("results must be a place of this sweep's own, since each writes its table there, like ")
+    assert said.endswith(f"got {prefix!r} beside 'sweeps/rate/' of {first.node.path}")
+    other = s3.Bucket(sweeps.stack, "Other")
+    sweeps.make(results=S3Prefix(other, prefix))
+    sweeps.make(results=S3Prefix(s3.Bucket(sweeps.stack, "Third"), prefix))
+    assert "must be a place of this sweep's own" in message_of(lambda: sweeps.make(results=S3Prefix(other, prefix)))
 
 
 def test_cells_of_a_csv_file_have_the_types_of_their_fields() -> None:

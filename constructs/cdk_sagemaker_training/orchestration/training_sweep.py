@@ -33,6 +33,9 @@ from cdk_sagemaker_training.workflow.training_workflow import TrainingWorkflow
 
 _MOST_AT_ONCE = 10_000  # child executions of a Map Run (Step Functions guide, "MaxConcurrency")
 _MEMORY_MIB = 512
+_TAKEN = (
+    "cdk-sagemaker-training:sweep-results"  # the type of the entry of each place of results in the metadata of the app
+)
 # Members of CreateTrainingJob. The machines are not among them, so that rows that failed for want of memory may have larger ones.
 _MAKES_RESULTS = ("AlgorithmSpecification", "HyperParameters", "Environment", "InputDataConfig")
 _WHY = (
@@ -103,6 +106,7 @@ class TrainingSweep(StateMachineBase, Construct):
         """
         super().__init__(scope, id)
         _check(workflow, results, concurrency, objective)
+        _reserve(self, results)
         tolerance = _tolerance(tolerated_failure_count, tolerated_failure_percentage)
         rows = checked_rows(over, workflow.input_fields) if not isinstance(over, RowsFile) else None
         stack = Stack.of(self)
@@ -243,6 +247,20 @@ def _check(workflow: TrainingWorkflow, results: S3Prefix, concurrency: int, obje
             "Objective('loss', 'Minimize')",
             repr(objective.metric),
         )
+
+
+def _reserve(sweep: TrainingSweep, results: S3Prefix) -> None:
+    """Record a place of results in the metadata of the app; raise ValueError where another sweep has it, or a part of it."""
+    # A name that is a token is the same text each time, and another's is another.
+    bucket, root = results.bucket.bucket_name, sweep.node.root.node
+    for entry in root.metadata:
+        if entry.type == _TAKEN and (taken := json.loads(str(entry.data)))["bucket"] == bucket:
+            first, second = sorted((taken["prefix"], results.prefix), key=len)
+            if second.startswith(first):
+                rule = "be a place of this sweep's own, since each writes its table there"
+                got = f"{results.prefix!r} beside {taken['prefix']!r} of {taken['path']}"
+                raise must("results", rule, f"S3Prefix(bucket, 'sweeps/{sweep.node.id}/')", got)
+    root.add_metadata(_TAKEN, json.dumps({"path": sweep.node.path, "bucket": bucket, "prefix": results.prefix}))
 
 
 def _tolerance(count: int | None, percentage: float | None) -> dict[str, float]:
