@@ -156,6 +156,19 @@ def test_a_prop_that_shapes_the_app_is_refused_a_stacks_parameter_by_its_name(ow
     assert is_whole(refusal, prop), refusal
 
 
+TIMES = [row for row in ROWS if KNOWN[".".join(row)].when == "synth" and "Duration" in annotation(*row)]
+
+
+@pytest.mark.parametrize("unit", ["millis", "minutes", "hours", "days"])
+@pytest.mark.parametrize(("owner", "prop"), TIMES)
+def test_a_time_that_is_a_token_of_any_unit_is_refused_by_its_name(owner: str, prop: str, unit: str) -> None:
+    time = getattr(cdk.Duration, unit)(cdk.Token.as_number({"Ref": "Number"}))
+    with pytest.raises(ValueError) as raised:
+        made("TrainingWorkflow" if owner == "TrainingProps" else owner, prop, time)
+    assert is_whole(str(raised.value), prop)
+    assert str(raised.value).endswith(" got a token")
+
+
 def refusal_of(owner: str, prop: str, place: str, number: float) -> str:
     text = annotation(owner, prop)
     if prop in ("channels", "groups") and text.startswith("Mapping"):

@@ -54,11 +54,10 @@ def seconds_of(prop: str, duration: Any) -> int:
     """
     seconds = duration
     if hasattr(duration, "to_seconds"):
-        try:
-            seconds = duration.to_seconds(integral=False)
-        except RuntimeError as error:  # jsii's: CDK does not convert a token of another unit
-            rule = "be in seconds where it is a token"
-            raise must(prop, rule, "Duration.seconds(token)", f"another unit: {error}") from error
+        if duration.is_unresolved() and duration.unit_label() != "seconds":  # CDK does not convert a token
+            got = f"a token of {duration.unit_label()}"
+            raise must(prop, "be in seconds where it is a token", "Duration.seconds(token)", got)
+        seconds = duration.to_seconds(integral=False)
     if is_unresolved(seconds):
         return seconds  # type: ignore[no-any-return]  # a token, which CDK encodes as a float
     whole = isinstance(seconds, int) or (isinstance(seconds, float) and seconds.is_integer())

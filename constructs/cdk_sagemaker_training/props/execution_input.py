@@ -59,7 +59,9 @@ def tokens_in(value: Any) -> Iterator[Any]:
         for item in value:
             yield from tokens_in(item)
     elif hasattr(type(value), "to_seconds"):
-        yield from tokens_in(value.to_seconds(integral=False))
+        # In the unit that it was said in: CDK converts no token.
+        unit = value.unit_label() if value.is_unresolved() else "seconds"
+        yield from tokens_in(getattr(value, f"to_{unit.replace('millis', 'milliseconds')}")(integral=False))
     elif isinstance(value, int | float | list | tuple) and is_unresolved(value):
         yield value
 

@@ -28,6 +28,7 @@ _THROUGHPUTS = (125, 250, 500, 1_000)  # MB/s for each TiB, PerUnitStorageThroug
 
 
 _MADE = Known("deployment", "since the file system is made with it")
+_CHECKED = Known("synth", "since CDK's file system checks it")
 
 
 @jsii.implements(ec2.IConnectable)
@@ -51,7 +52,7 @@ class LustreFileSystem(Construct):
         *,
         network: TrainingNetwork,
         data: S3Prefix,
-        storage_gib: Annotated[int, Prop(known=_MADE, example="1_200")] = 1_200,
+        storage_gib: Annotated[int, Prop(known=_CHECKED, example="1_200")] = 1_200,
         throughput: Annotated[int, Prop(known=_MADE, example="125")] = 125,
         export: bool = False,
         encryption_key: kms.IKey | None = None,
@@ -174,8 +175,6 @@ def _check_size(storage_gib: int, throughput: int) -> None:
     if not is_unresolved(throughput) and throughput not in _THROUGHPUTS:
         rule = f"be one of {', '.join(map(str, _THROUGHPUTS))} MB/s for each TiB"
         raise must("throughput", rule, "125", repr(throughput))
-    if is_unresolved(storage_gib):
-        return
     # StorageCapacity of AWS::FSx::FileSystem, of PERSISTENT_2 on SSD.
     if not (storage_gib == 1_200 or (storage_gib > 0 and storage_gib % 2_400 == 0)):
         raise must("storage_gib", "be 1200 or a multiple of 2400", "2_400", repr(storage_gib))
