@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import inspect
+import re
 from typing import Any
 
 import pytest
+import sagemaker_training.environment
 from aws_cdk import SecretValue
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
@@ -13,9 +16,17 @@ from aws_cdk import aws_sns as sns
 from aws_cdk import aws_stepfunctions as sfn
 from botocore.loaders import Loader
 from rendered import resolved
-from stacks import GUARD, UserStack
+from stacks import GUARD, ON_ONE_GPU, UserStack
 
-from cdk_sagemaker_training import Spot, TrainingImage
+from cdk_sagemaker_training import (
+    DataParallelJob,
+    HeterogeneousJob,
+    InstanceGroup,
+    S3Channel,
+    Spot,
+    Torchrun,
+    TrainingImage,
+)
 
 TOKEN = "hf_" + "a" * 30
 
@@ -65,6 +76,87 @@ def test_a_secret_that_is_unwrapped_into_the_definition_is_warned_of_with_what_t
     assert "secret.grant_read(workflow)" in stack.warnings()[0]
     reads = [one for one in stack.statements() if "secretsmanager:GetSecretValue" in one["Action"]]
     assert len(reads) == 1
+
+
+TORCHRUN_ON_TWO = DataParallelJob(InstanceGroup("ml.p4d.24xlarge", 2), launcher=Torchrun())
+ON_TWO, ON_FOUR_GPUS = (
+    DataParallelJob(InstanceGroup("ml.p4d.24xlarge", 2)),
+    DataParallelJob(InstanceGroup("ml.g5.12xlarge"), launcher=Torchrun()),
+)
+
+
+@pytest.mark.parametrize(
+    ("job", "name", "value", "said"),
+    [
+        (TORCHRUN_ON_TWO, "RANK", "0", "has no effect, since torchrun sets it in each process"),
+        (TORCHRUN_ON_TWO, "MASTER_ADDR", "algo-1", "has no effect, since torchrun sets it in each process"),
+        (ON_TWO, "NODE_RANK", "0", "is '0' on each host, so that they wait for each other for ever"),
+        (ON_TWO, "MASTER_ADDR", "algo-1", ""),
+        (ON_ONE_GPU, "RANK", "0", ""),
+        (ON_FOUR_GPUS, "CUDA_VISIBLE_DEVICES", "0,1", "shows 2 of the 4 accelerators of ml.g5.12xlarge"),
+        (ON_FOUR_GPUS, "CUDA_VISIBLE_DEVICES", "", "shows 0 of the 4 accelerators of ml.g5.12xlarge"),
+        (ON_FOUR_GPUS, "CUDA_VISIBLE_DEVICES", "-1", "shows 0 of the 4 accelerators of ml.g5.12xlarge"),
+        (ON_FOUR_GPUS, "CUDA_VISIBLE_DEVICES", "3,2,1,0", ""),
+        (ON_ONE_GPU, "CUDA_VISIBLE_DEVICES", "0", ""),
+        (TORCHRUN_ON_TWO, "FI_PROVIDER", "tcp", "over TCP, where ml.p4d.24xlarge has an Elastic Fabric Adapter"),
+        (TORCHRUN_ON_TWO, "FI_PROVIDER", "^efa", "over TCP, where ml.p4d.24xlarge has an Elastic Fabric Adapter"),
+        (TORCHRUN_ON_TWO, "NCCL_NET", "Socket", "over TCP, where ml.p4d.24xlarge has an Elastic Fabric Adapter"),
+        (TORCHRUN_ON_TWO, "FI_PROVIDER", "efa", ""),
+        (TORCHRUN_ON_TWO, "NCCL_NET", "AWS Libfabric", ""),
+        (ON_FOUR_GPUS, "NCCL_NET", "Socket", ""),
+        (ON_ONE_GPU, "SM_CHANNEL_TRAIN", "/data", ""),  # in an image of one's own, in which there need not be a toolkit
+    ],
+)
+def test_a_variable_that_hosts_or_launchers_set_or_that_turns_hardware_off_is_warned_of(
+    job: Any, name: str, value: str, said: str
+) -> None:
+    stack = UserStack()
+    stack.workflow(job=job, environment={name: value})
+    about = [text for text in stack.warnings() if text.startswith(f"environment[{name!r}]")]
+    assert len(about) == bool(said)
+    assert said in "".join(about)
+
+
+def test_a_variable_that_the_toolkit_of_awss_containers_writes_over_is_warned_of() -> None:
+    source = inspect.getsource(sagemaker_training.environment.Environment.to_env_vars)
+    names = {
+        f"SM_{name.upper()}"
+        for name in re.findall(r'^ {12}"(\w+)":|env\["(\w+)"\]', source, re.MULTILINE)
+        for name in name
+        if name
+    }
+    assert len(names) > 25
+    written = {*names, "SM_CHANNEL_TRAIN", "SM_HP_EPOCHS"}
+    stack = UserStack()
+    container = TrainingImage.from_dlc(stack, "Container", "pytorch-training", "2.6.0-gpu-py312")
+    stack.workflow(image=container, environment=dict.fromkeys([*written, "SM_OWN"], "x"))
+    assert set(re.findall(r"environment\['(\w+)'\] has no effect", " ".join(stack.warnings()))) == written
+
+
+@pytest.mark.parametrize(
+    ("train", "validation", "warns"),
+    [
+        ("data/", "data/validation/", True),
+        ("data/train", "data/train-validation/", True),
+        ("data/", "data/", True),
+        ("data/validation/more/", "data/validation/", True),
+        ("data/train/", "data/validation/", False),
+    ],
+)
+def test_a_channel_that_contains_another_is_warned_of(train: str, validation: str, warns: bool) -> None:
+    stack = UserStack()
+    channels = {"train": S3Channel(stack.bucket, train), "validation": S3Channel(stack.bucket, validation)}
+    stack.workflow(channels=channels)
+    assert stack.warned() == ["channel-holds-channel"] * warns
+
+
+def test_channels_of_two_groups_of_machines_may_have_the_same_data() -> None:
+    stack = UserStack()
+    train = DataParallelJob(InstanceGroup("ml.g5.xlarge"))
+    job = HeterogeneousJob(groups={"data": InstanceGroup("ml.c5.xlarge")}, train=train, train_group="train")
+    channels = {name: S3Channel(stack.bucket, "data/", groups=[name]) for name in ("data", "train")}
+    stack.workflow(job=job, channels=channels)
+    assert "channel-holds-channel" not in stack.warned()
 
 
 def test_a_metric_without_a_group_is_warned_of_and_sent() -> None:

@@ -12,6 +12,7 @@ import pytest
 from botocore.exceptions import ClientError, WaiterError
 from cdk_stacks import deploy, destroy, reasons
 from running_account import Running
+from visible import python_folders
 
 from sagemaker_local_account.account import LocalAccount
 
@@ -181,7 +182,14 @@ def test_a_function_sees_no_file_and_no_process_of_the_person_who_runs_the_accou
     assert keys.exists()
     lambda_ = create(running, "looking", LOOK)
     answer = lambda_.invoke(FunctionName="looking", Payload=json.dumps({"file": str(keys)}).encode())
-    assert json.load(answer["Payload"]) == ["No such file or directory", "/var/task", ["1"], "/var/task", []]
+    of_python = {path.split("/")[2] for path in python_folders(running.account.state) if path.startswith("/home/")}
+    assert json.load(answer["Payload"]) == [
+        "No such file or directory",
+        "/var/task",
+        ["1"],
+        "/var/task",
+        [*of_python],  # empty but for the interpreter and its packages
+    ]
 
 
 def test_an_answer_that_is_a_link_is_no_way_to_a_file(running: Running) -> None:

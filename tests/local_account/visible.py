@@ -40,9 +40,9 @@ def python_folders(state: Path) -> list[str]:
 def seen(lines: Iterable[str], state: Path, names: Mapping[str, str]) -> set[str]:
     """What a job of the account printed, with what varies by machine and start replaced; ``names`` are more of that."""
     pythons = dict.fromkeys(python_folders(state), "PYTHON")
-    above = {
-        f"root /{path.split('/')[1]}": "root PYTHON" for path in pythons if path.split("/")[1] not in ("root", "usr")
-    }
+    listed = {line.text for line in expected()}
+    folders = {f"root /{path.split('/')[1]}" for path in pythons}
+    above = dict.fromkeys(folders - listed, "root PYTHON")
     return {above.get(line, line) for line in normalised(lines, {**pythons, **names})}
 
 

@@ -24,7 +24,7 @@ from cdk_sagemaker_training.request.context import JobContext, RequestContext, o
 from cdk_sagemaker_training.request.image_contents import check_contents, contents_advice, idle_gpus_advice
 from cdk_sagemaker_training.request.machine import instance_count, instance_types
 from cdk_sagemaker_training.request.script_advice import code_advice, copied_code_advice
-from cdk_sagemaker_training.request.secrets import environment_advice, hyperparameters_advice
+from cdk_sagemaker_training.request.variables import environment_advice, hyperparameters_advice
 from cdk_sagemaker_training.resources.image_advice import image_advice
 
 # Without it gloo takes the address of the host's own name, which nothing resolves (docs/container.md); the toolkit sets

@@ -6,6 +6,7 @@ SageMaker's developer guide.
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Required, TypedDict
@@ -169,21 +170,39 @@ def _check_groups(prop: str, channel: S3Channel, group_names: tuple[str, ...]) -
 
 
 def _overlap_advice(channels: Mapping[str, Channel], context: JobContext) -> Iterator[Advice]:
-    """Warn of a channel whose prefix contains the output: each job would read the models of all earlier jobs."""
+    """Warn of a channel whose prefix contains the output, so that a job reads earlier jobs' models, or another channel."""
     written = {"output": context.props["output"], "checkpoints": context.props.get("checkpoints")}
-    for name, channel in channels.items():
-        if not isinstance(channel, S3Channel) or channel.data_type != "S3Prefix" or channel.subfolder is not None:
-            continue
+    prefixes = {
+        name: channel
+        for name, channel in channels.items()
+        if isinstance(channel, S3Channel) and channel.data_type == "S3Prefix" and channel.subfolder is None
+    }
+    for outer, inner in itertools.permutations(prefixes, 2):
+        first, second = prefixes[outer], prefixes[inner]
+        once = first.prefix != second.prefix or outer < inner
+        if _contains(first, second) and once and first.groups == second.groups:
+            yield from advice(
+                "channel-holds-channel",
+                f"channels[{outer!r}] contains every key that begins with {first.prefix!r}, so also those of channels[{inner!r}] "
+                f"at {second.prefix!r}: a model that is validated on what it trains on looks better than it is. Use prefixes of "
+                "which none begins with another, like 'data/train/' and 'data/validation/'.",
+            )
+    for name, channel in prefixes.items():
         for prop, place in written.items():
-            if place is None or is_unresolved(channel.prefix) or is_unresolved(place.prefix):
-                continue
-            if place.bucket is channel.bucket and place.prefix.startswith(channel.prefix):
+            if place is not None and _contains(channel, place):
                 yield from advice(
                     "channel-holds-output",
                     f"channels[{name!r}] contains every key that begins with {channel.prefix!r}, so also {prop} at "
                     f"{place.prefix!r}, and each job reads the results of earlier jobs: use a separate prefix for the data, "
                     "like S3Channel(bucket, 'data/').",
                 )
+
+
+def _contains(channel: S3Channel, place: S3Channel | S3Prefix) -> bool:
+    """Whether all of a place's keys are among a channel's."""
+    if is_unresolved(channel.prefix) or is_unresolved(place.prefix):
+        return False
+    return place.bucket.bucket_name == channel.bucket.bucket_name and place.prefix.startswith(channel.prefix)
 
 
 def checkpoints_of(props: Mapping[str, Any]) -> S3Prefix | None:

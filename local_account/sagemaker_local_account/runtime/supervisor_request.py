@@ -90,7 +90,8 @@ def _most_processes(host: ContainerSpec, group: control_groups.Group | None) -> 
     release = tuple(int(number) for number in re.findall(r"\d+", os.uname().release)[:2])
     if host.limits is None or (group is not None and group.bounds("pids")) or release < (5, 14):
         return None
-    return host.limits.processes
+    # More than the number at which the account ends the host, so that its job has the reason: the kernel's limit gives none.
+    return host.limits.processes * 9 // 8 + 8
 
 
 @functools.cache
