@@ -13,7 +13,7 @@ from aws_cdk import aws_sns as sns
 from rendered import lint
 from stacks import RenderedWorkflow, UserStack, message_of
 
-from cdk_sagemaker_training import Budget, DataParallelJob, InstanceGroup, default_retries
+from cdk_sagemaker_training import Approval, Budget, DataParallelJob, InstanceGroup, default_retries
 
 BUS = "arn:aws:events:us-east-1:123456789012:event-bus/default"
 
@@ -135,6 +135,21 @@ def test_the_machines_pass_the_check_of_amazon_states_language() -> None:
 def test_what_is_no_list_of_topics_is_refused(notify: Any) -> None:
     said = message_of(lambda: UserStack().workflow(notify=notify))
     assert said.startswith(("notify must be a list", "notify[0] must be a topic, like sns.Topic("))
+
+
+def test_a_fifo_topic_is_refused_since_messages_to_it_need_a_group() -> None:
+    stack = UserStack()
+    topics = [
+        sns.Topic(stack, "Fifo", fifo=True),
+        sns.Topic.from_topic_arn(stack, "Imported", "arn:aws:sns:us-east-1:123456789012:a.fifo"),
+    ]
+    for topic in topics:
+        said = "must be a standard topic, since a message to a FIFO topic needs a group, like sns.Topic(self, 'Topic'), got "
+        for prop, make in {
+            "notify": lambda topic=topic: stack.workflow(f"Of{topic.node.id}", notify=[topic]),
+            "topic": lambda topic=topic: Approval(stack, f"By{topic.node.id}", topic=topic),
+        }.items():
+            assert message_of(make) == f"{prop} {said}{topic.node.path}, which is FIFO"
 
 
 def test_a_workflow_that_notifies_nobody_puts_no_events() -> None:

@@ -237,6 +237,24 @@ def test_a_workflow_without_rules_has_the_poller_it_had() -> None:
             "metric of a Plateau must be a name in metric_definitions, like ",
         ),
         (lambda: MetricLimit("loss"), "above must be set unless below is, like 10.0, got None and None"),
+        (
+            lambda: MetricLimit("loss", above=float("inf")),
+            "above must be finite, since CloudWatch has no other readings",
+        ),
+        (
+            lambda: MetricLimit("loss", below=float("nan")),
+            "below must be finite, since CloudWatch has no other readings",
+        ),
+        (
+            lambda: UserStack().workflow(stop_when=[Silence(7_200)], max_runtime=7_200),
+            "after of a Silence must be less than max_runtime, 7200 seconds, at which the job ends anyway, like ",
+        ),
+        (
+            lambda: UserStack().workflow(
+                stop_when=[Plateau("loss", cdk.Duration.days(2))], metric_definitions={"loss": "loss=(.*)"}
+            ),
+            "patience of a Plateau must be less than max_runtime, 86400 seconds, at which the job ends anyway, like ",
+        ),
         (lambda: MetricLimit("loss", above=1, readings=11), "readings must be a number from 1 to 10, like 3, got 11"),
         (lambda: MetricLimit("", above=1), "metric must be text"),
         (
@@ -254,6 +272,10 @@ def test_a_workflow_without_rules_has_the_poller_it_had() -> None:
         (
             lambda: UserStack().workflow(retries={Cause.SILENT: Retry(attempts=1)}),
             "stop_when must have a Silence where retries have Cause.SILENT",
+        ),
+        (
+            lambda: UserStack().workflow(retries={Cause.INTERRUPTED: Retry(attempts=1)}),
+            "spot must be given where retries have Cause.INTERRUPTED, since no other job is interrupted, like ",
         ),
     ],
 )

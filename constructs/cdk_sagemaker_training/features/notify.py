@@ -14,6 +14,7 @@ from aws_cdk import aws_sqs as sqs
 from aws_cdk import aws_stepfunctions as sfn
 from constructs import Construct
 
+from cdk_sagemaker_training.core.errors import must
 from cdk_sagemaker_training.guard.guard import Guard
 from cdk_sagemaker_training.lifecycle.feature import Feature, Parts
 from cdk_sagemaker_training.lifecycle.states import SOURCE
@@ -54,6 +55,22 @@ class Notify(Feature):
         )
 
 
+def check_standard(prop: str, topics: Sequence[sns.ITopic]) -> None:
+    """Check that no topic is FIFO: a message to one needs a group ("Amazon SNS topic target", MessageGroupId), and has none.
+
+    Args:
+        prop: The prop that has the topics.
+        topics: The topics.
+
+    Raises:
+        ValueError: One is.
+    """
+    for topic in topics:
+        if topic.fifo:
+            rule = "be a standard topic, since a message to a FIFO topic needs a group"
+            raise must(prop, rule, "sns.Topic(self, 'Topic')", f"{topic.node.path}, which is FIFO")
+
+
 class Notices(Construct):
     """Rules of the default event bus that send events of a workflow's executions to topics.
 
@@ -85,6 +102,7 @@ class Notices(Construct):
             put: The detail types of events that state machines of the workflow put, with the ARN of which, by the rules' ids.
         """
         super().__init__(scope, id)
+        check_standard("notify", topics)
         # Not above, since it takes long to import.
         from aws_cdk import aws_events_targets as targets
 

@@ -198,7 +198,10 @@ class Retries(Feature):
         return {"Retries": RETRIED}
 
     def check(self, plan: Plan) -> None:
-        """Check that only jobs that are stopped when silent are run again for it."""
+        """Check that the causes can be: only jobs that are stopped when silent are, and only spot jobs are interrupted."""
+        if Cause.INTERRUPTED in self.waits and plan.props.get("spot") is None:
+            rule = "be given where retries have Cause.INTERRUPTED, since no other job is interrupted"
+            raise must("spot", rule, "Spot(S3Prefix(bucket, 'checkpoints/'))", "None")
         if Cause.SILENT in self.waits and not any(Cause.SILENT in feature.stops_for for feature in plan.features):
             given = [feature for feature in plan.features if feature.prop == "stop_when"]
             raise must(

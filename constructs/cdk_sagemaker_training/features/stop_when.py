@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -11,6 +12,7 @@ from aws_cdk import aws_iam as iam
 
 from cdk_sagemaker_training.core.checks import not_empty, seconds_of
 from cdk_sagemaker_training.core.errors import must
+from cdk_sagemaker_training.core.tokens import is_unresolved
 from cdk_sagemaker_training.lifecycle.attempt import FAILED_ATTEMPTS, Attempt
 from cdk_sagemaker_training.lifecycle.causes import Cause
 from cdk_sagemaker_training.lifecycle.feature import Feature
@@ -98,6 +100,9 @@ class MetricLimit(Value):
         check_fields(self)
         if self.above is None and self.below is None:
             raise must("above", "be set unless below is", "10.0", f"{self.above!r} and {self.below!r}")
+        for name, bound in (("above", self.above), ("below", self.below)):
+            if bound is not None and not math.isfinite(bound):
+                raise must(name, "be finite, since CloudWatch has no other readings", "10.0", f"{bound}")
         if not 1 <= self.readings <= _MOST_READINGS:
             raise must("readings", f"be a number from 1 to {_MOST_READINGS}", "3", f"{self.readings}")
 
@@ -162,16 +167,29 @@ class Plateau(Value):
 StopRule = Silence | MetricLimit | Plateau
 
 
-def check_stop_rules(rules: Sequence[StopRule], metrics: Mapping[str, Any] | None) -> None:
+def check_stop_rules(rules: Sequence[StopRule], metrics: Mapping[str, Any] | None, max_runtime: int) -> None:
     """Check the rules of a workflow.
 
     Args:
         rules: The prop ``stop_when``.
         metrics: The prop ``metric_definitions``.
+        max_runtime: The longest that its job runs, in seconds; may be a token.
 
     Raises:
-        ValueError: A metric is not defined, or there are more rules than look-ups should cost.
+        ValueError: A metric is not defined, a rule waits longer than the job runs, or there are more rules than look-ups should
+            cost.
     """
+    for rule in rules:
+        if isinstance(rule, MetricLimit) or is_unresolved(max_runtime):
+            continue
+        name, time = ("after", rule.after) if isinstance(rule, Silence) else ("patience", rule.patience)
+        if (seconds := seconds_of(name, time)) >= max_runtime:
+            raise must(
+                f"{name} of a {type(rule).__name__}",
+                f"be less than max_runtime, {max_runtime} seconds, at which the job ends anyway",
+                "Duration.hours(2) with max_runtime=Duration.days(1)",
+                f"{seconds} seconds",
+            )
     of_metrics = [rule for rule in rules if isinstance(rule, MetricLimit | Plateau)]
     for rule in of_metrics:
         if rule.metric not in (metrics or {}):
@@ -207,7 +225,7 @@ class StopWhen(Feature):
 
     def check(self, plan: Plan) -> None:
         """Check that metrics are defined."""
-        check_stop_rules(self.rules, plan.props.get("metric_definitions"))
+        check_stop_rules(self.rules, plan.props.get("metric_definitions"), plan.jobs.max_runtime_seconds)
 
     def watch(self) -> Watch:
         """Return the rules, and the function that checks jobs against them."""

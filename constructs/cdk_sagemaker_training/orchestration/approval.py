@@ -13,6 +13,7 @@ from constructs import Construct
 
 from cdk_sagemaker_training.core.checks import seconds_of
 from cdk_sagemaker_training.core.errors import must
+from cdk_sagemaker_training.features.notify import check_standard
 from cdk_sagemaker_training.props.jsonpath import path, result_path
 from cdk_sagemaker_training.props.prop_types import checked
 
@@ -60,6 +61,7 @@ class Approval(sfn.StateMachineFragment):
             ValueError: The time-out is out of its range.
         """
         super().__init__(scope, id)
+        check_standard("topic", [topic])
         seconds = seconds_of("timeout", timeout)
         if not 1 <= seconds <= _MOST_SECONDS:
             raise must("timeout", "be from 1 second to 365 days", "Duration.days(7)", f"{seconds} seconds")
