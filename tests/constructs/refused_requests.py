@@ -168,7 +168,7 @@ REQUESTS: list[tuple[Any, dict[str, Any], str, str]] = [
     (ON_CPUS, {"session_tag_chaining": 0}, "session_tag_chaining must be True or False", "got 0"),
     (ON_CPUS, {"metric_definitions": {"a": []}}, "metric_definitions['a'] must be a regular expression or", "got []"),
     (ON_CPUS, {"hyperparameters": {"a": float("nan")}}, "hyperparameters['a'] must be a finite number", "got nan"),
-    (ON_CPUS, {"hyperparameters": {"a": [float("inf")]}}, "hyperparameters['a'] must be a finite number", "got inf"),
+    (ON_CPUS, {"hyperparameters": {"a": [float("inf")]}}, "hyperparameters['a'][0] must be a finite number", "got inf"),
     (ON_CPUS, {"environment": {"a": "\ud800"}}, "environment must be text that UTF-8 can encode", "got '\\ud800'"),
     (ON_CPUS, {"metric_definitions": {"a": "("}}, "metric_definitions['a'] must be a regular expression", "position 0"),
     (ON_CPUS, {"hyperparameters": {"a": b"x"}}, "hyperparameters['a'] must be text, a number, a bool", "got b'x'"),

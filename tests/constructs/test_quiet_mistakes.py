@@ -16,12 +16,16 @@ from aws_cdk import aws_sns as sns
 from aws_cdk import aws_stepfunctions as sfn
 from botocore.loaders import Loader
 from rendered import resolved
-from stacks import GUARD, ON_ONE_GPU, UserStack
+from stacks import GUARD, ON_ONE_GPU, UserStack, message_of
 
 from cdk_sagemaker_training import (
+    Budget,
     DataParallelJob,
+    Gate,
     HeterogeneousJob,
     InstanceGroup,
+    NumberField,
+    Plateau,
     S3Channel,
     Spot,
     Torchrun,
@@ -157,6 +161,54 @@ def test_channels_of_two_groups_of_machines_may_have_the_same_data() -> None:
     channels = {name: S3Channel(stack.bucket, "data/", groups=[name]) for name in ("data", "train")}
     stack.workflow(job=job, channels=channels)
     assert "channel-holds-channel" not in stack.warned()
+
+
+@pytest.mark.parametrize(
+    ("assumed_by", "refused"),
+    [
+        (iam.ServicePrincipal("ec2.amazonaws.com"), True),
+        (iam.AccountRootPrincipal(), True),
+        (iam.CompositePrincipal(*map(iam.ServicePrincipal, ("ec2.amazonaws.com", "sagemaker.amazonaws.com"))), False),
+        (
+            iam.ServicePrincipal("sagemaker.amazonaws.com", conditions={"StringEquals": {"aws:SourceAccount": "1"}}),
+            False,
+        ),
+        (iam.AnyPrincipal(), False),
+    ],
+)
+def test_a_role_that_sagemaker_may_not_assume_is_refused(assumed_by: iam.IPrincipal, refused: bool) -> None:
+    stack = UserStack()
+    stack.workflow(role=iam.Role(stack, "Own", assumed_by=assumed_by))
+    if not refused:
+        stack.template()
+        return
+    with pytest.raises(
+        RuntimeError, match=r"role must be one that SageMaker may assume, like .* got Stack/Own, which trusts"
+    ):
+        stack.template()
+
+
+def test_accelerators_beside_a_training_group_without_any_are_warned_of() -> None:
+    cpu, gpu = InstanceGroup("ml.c5.xlarge"), InstanceGroup("ml.g5.xlarge")
+    for data, train, ids in ((gpu, cpu, ["accelerators-beside-training"]), (cpu, gpu, []), (cpu, cpu, [])):
+        stack = UserStack()
+        stack.workflow(job=HeterogeneousJob(groups={"data": data}, train=DataParallelJob(train), train_group="train"))
+        assert stack.warned() == ids
+
+
+@pytest.mark.parametrize("number", [float("inf"), float("-inf"), float("nan")])
+@pytest.mark.parametrize(
+    ("prop", "make"),
+    [
+        ("at_least", lambda number: Gate((s := UserStack()), "Gate", s.workflow(), metric="a", at_least=number)),
+        ("hours", lambda number: Budget(hours=number)),
+        ("min_delta", lambda number: Plateau("loss", min_delta=number)),
+        ("maximum", lambda number: NumberField(0, number)),
+        ("metric_definitions", lambda number: UserStack().workflow(metric_definitions={"loss": number})),
+    ],
+)
+def test_a_number_that_is_not_finite_is_refused_by_its_name(prop: str, make: Any, number: float) -> None:
+    assert message_of(lambda: make(number)).startswith(f"{prop}")
 
 
 def test_a_metric_without_a_group_is_warned_of_and_sent() -> None:

@@ -239,11 +239,11 @@ def test_a_workflow_without_rules_has_the_poller_it_had() -> None:
         (lambda: MetricLimit("loss"), "above must be set unless below is, like 10.0, got None and None"),
         (
             lambda: MetricLimit("loss", above=float("inf")),
-            "above must be finite, since CloudWatch has no other readings",
+            "above must be a finite number, since JSON has no other",
         ),
         (
             lambda: MetricLimit("loss", below=float("nan")),
-            "below must be finite, since CloudWatch has no other readings",
+            "below must be a finite number, since JSON has no other",
         ),
         (
             lambda: UserStack().workflow(stop_when=[Silence(7_200)], max_runtime=7_200),

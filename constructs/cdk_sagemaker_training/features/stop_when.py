@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -100,9 +99,6 @@ class MetricLimit(Value):
         check_fields(self)
         if self.above is None and self.below is None:
             raise must("above", "be set unless below is", "10.0", f"{self.above!r} and {self.below!r}")
-        for name, bound in (("above", self.above), ("below", self.below)):
-            if bound is not None and not math.isfinite(bound):
-                raise must(name, "be finite, since CloudWatch has no other readings", "10.0", f"{bound}")
         if not 1 <= self.readings <= _MOST_READINGS:
             raise must("readings", f"be a number from 1 to {_MOST_READINGS}", "3", f"{self.readings}")
 

@@ -9,6 +9,8 @@ from types import MappingProxyType
 from typing import Annotated
 
 from cdk_sagemaker_training.core.errors import must
+from cdk_sagemaker_training.facts.instance_facts import instance_facts
+from cdk_sagemaker_training.jobs.advice import Advice, advice
 from cdk_sagemaker_training.jobs.instance_group import InstanceGroup
 from cdk_sagemaker_training.jobs.kinds import JobRequest, TrainingJob
 from cdk_sagemaker_training.jobs.ray import check_group_names
@@ -107,7 +109,23 @@ class HeterogeneousJob(Value):
                 **train.hyperparameters,
             },
             group_names=self._names,
+            advice=(*train.advice, *self._advice(machines)),
         )
+
+    def _advice(self, machines: InstanceGroup) -> tuple[Advice, ...]:
+        """Warn of accelerators that only groups beside the one that trains have."""
+        facts = instance_facts(machines.instance_type)
+        if facts is None or facts.devices != 0:
+            return ()
+        for name, group in self.groups.items():
+            other = instance_facts(group.instance_type)
+            if other is not None and other.devices:
+                return advice(
+                    "accelerators-beside-training",
+                    f"groups[{name!r}] of {group.instance_type} has accelerators, and train_group {self.train_group!r} of "
+                    f"{machines.instance_type}, which trains, has none: give each the other's machines.",
+                )
+        return ()
 
 
 def _check_group_name(prop: str, name: str) -> None:

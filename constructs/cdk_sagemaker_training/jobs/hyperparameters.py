@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -68,8 +67,6 @@ def _check_json(name: str, value: Any, inside: tuple[int, ...]) -> None:
     elif inside and not isinstance(value, list | tuple | dict) and any(map(is_in_input, tokens_in(value))):
         rule = "be known at synthesis, except as a whole text"
         raise must(prop, rule, "sfn.JsonPath.string_at('$.steps')", "a JSONPath inside a list or dict")
-    elif isinstance(value, float) and not is_unresolved(value) and not math.isfinite(value):
-        raise must(prop, "be a finite number, since JSON has no other", "0.001", repr(value))
     elif value is not None and not isinstance(value, str | bool | int | float):
         raise must(prop, "be text, a number, a bool, a list or a dict", "0.001", repr(value))
 

@@ -10,6 +10,7 @@ import difflib
 import functools
 import importlib
 import inspect
+import math
 import re
 from abc import ABCMeta
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -163,7 +164,7 @@ def check_props_of(annotated: Any, given: Mapping[str, Any]) -> None:
             choice = record.listed and isinstance(wrong.value, str) and _is_choice(hint)
             rule = f"be {wrong.rule}"
             raise must(wrong.path, rule, f"{shown}{unlisted_hint(wrong.value) if choice else ''}", _shown(wrong.value))
-        _check_text({prop: value} if prop != "props" else value)
+        _check_encodable({prop: value} if prop != "props" else value)
         check_known(prop, value, record.known, record.example or "2")
         if value is not None and not is_unresolved(value):
             ruled.append((prop, value, record))
@@ -172,21 +173,25 @@ def check_props_of(annotated: Any, given: Mapping[str, Any]) -> None:
             record.rule(prop, value, record.example or "2")
 
 
-def _check_text(props: Mapping[str, Any]) -> None:
-    """Check that no text in props has half of a pair of surrogates, which no file of a template can have."""
+def _check_encodable(props: Mapping[str, Any]) -> None:
+    """Check that a template can have what is in props: no half of a pair of surrogates, no infinity and no NaN."""
     for prop, value in props.items():
-        for text in _texts(value):
-            if re.search("[\ud800-\udfff]", text):
-                raise must(prop, "be text that UTF-8 can encode", "'\\u00e9'", ascii(text))
+        for path, leaf in _leaves(prop, value):
+            if isinstance(leaf, str) and re.search("[\ud800-\udfff]", leaf):
+                raise must(prop, "be text that UTF-8 can encode", "'\\u00e9'", ascii(leaf))
+            if isinstance(leaf, float) and not math.isfinite(leaf):
+                raise must(path, "be a finite number, since JSON has no other", "0.001", repr(leaf))
 
 
-def _texts(value: Any, inside: tuple[int, ...] = ()) -> Iterator[str]:
-    """Each text in a value; ``inside`` are the ids of what contains it, since a list may contain itself."""
-    if isinstance(value, str):
-        yield value
+def _leaves(path: str, value: Any, inside: tuple[int, ...] = ()) -> Iterator[tuple[str, Any]]:
+    """Each text and number in a value, and where; ``inside`` are the ids of what contains it, since a list may contain itself."""
+    if isinstance(value, str | float):
+        yield path, value
     elif isinstance(value, Mapping | list | tuple) and id(value) not in inside:
-        for item in [*value, *value.values()] if isinstance(value, Mapping) else value:
-            yield from _texts(item, (*inside, id(value)))
+        if isinstance(value, Mapping):
+            yield from ((path, key) for key in value if isinstance(key, str))
+        for key, item in value.items() if isinstance(value, Mapping) else enumerate(value):
+            yield from _leaves(f"{path}[{key!r}]", item, (*inside, id(value)))
 
 
 class _PublicNames(dict[str, Any]):

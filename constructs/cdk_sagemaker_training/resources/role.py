@@ -10,7 +10,7 @@ import jsii
 from aws_cdk import Annotations, ArnFormat, Resource, Stack
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_s3 as s3
-from constructs import Construct
+from constructs import Construct, IValidation
 
 from cdk_sagemaker_training.core.errors import must
 from cdk_sagemaker_training.core.nag import Suppressions
@@ -39,6 +39,8 @@ _WHY_KEY = "kms:GenerateDataKey* and kms:ReEncrypt* are each the action and its 
 _WHY_OBJECTS = "a job reads, writes and deletes objects under a prefix, whose keys are not known in advance"
 _WHY_VERSIONS = "the versions of one function"
 _WHY_STREAMS = "SageMaker chooses the names of a job's log streams, in the log group of training jobs"
+
+_SERVICE = "sagemaker.amazonaws.com"
 
 
 @jsii.implements(iam.IGrantable)
@@ -92,12 +94,14 @@ class TrainingRole(Resource):
             permissions_boundary=permissions_boundary,
             # Only for jobs of this account: SageMaker's protection against the confused deputy.
             assumed_by=iam.ServicePrincipal(
-                "sagemaker.amazonaws.com",
+                _SERVICE,
                 conditions={"StringEquals": {"aws:SourceAccount": Stack.of(self).account}},
             ),
         )
         if role is None:
             self.node.default_child = self.role.node.default_child
+        elif getattr(role, "assume_role_policy", None) is not None:
+            self.node.add_validation(_Trust(role))
         self._suppressions = Suppressions(self.role)
         self._allow_logs_and_metrics()
 
@@ -354,3 +358,24 @@ def policy_targets(bucket: s3.IBucket | S3AccessPoint) -> list[tuple[s3.IBucket 
     if behind is None:
         return [(bucket, {})]
     return [(bucket, {}), (behind, {"StringEquals": {"s3:DataAccessPointArn": bucket.bucket_arn}})]
+
+
+@jsii.implements(IValidation)
+class _Trust:
+    """SageMaker assumes the jobs' role, whose trust policy must allow it ("Could not assume role", CreateTrainingJob)."""
+
+    def __init__(self, role: Any) -> None:
+        self._role = role
+
+    @jsii.member(jsii_name="validate")
+    def validate(self) -> list[str]:
+        document = Stack.of(self._role).resolve(self._role.assume_role_policy)
+        principals = [one.get("Principal", "*") for one in document["Statement"] if one["Effect"] == "Allow"]
+        everyone = ("*", {"AWS": "*"})
+        trusted = ["*" if one in everyone else one.get("Service", []) for one in principals]
+        services = [service for one in trusted for service in (one if isinstance(one, list) else [one])]
+        if any(not isinstance(service, str) or service in ("*", _SERVICE) for service in services):
+            return []
+        rule = "be one that SageMaker may assume"
+        example = "iam.Role(..., assumed_by=iam.ServicePrincipal('sagemaker.amazonaws.com'))"
+        return [str(must("role", rule, example, f"{self._role.node.path}, which trusts {principals}"))]

@@ -93,7 +93,7 @@ class TrainingNetwork(Construct):
             ValueError: A prop is invalid, or does not apply to the kind of VPC.
         """
         super().__init__(scope, id)
-        check_zones(max_azs, availability_zones)
+        check_zones(max_azs, availability_zones, Stack.of(self).region)
         check_cidr(cidr)
         check_owner(owner_account, new=vpc is None)
         new = {"max_azs": max_azs, "cidr": cidr, "flow_logs": flow_logs}

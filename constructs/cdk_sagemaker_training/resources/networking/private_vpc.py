@@ -16,8 +16,8 @@ from cdk_sagemaker_training.resources.networking.addresses import subnets_of_all
 _MOST_ZONES = 6  # of a region, us-east-1's
 
 
-def check_zones(max_azs: int | None, zones: Sequence[str] | None) -> None:
-    """Check the props ``max_azs`` and ``availability_zones``; None and tokens pass."""
+def check_zones(max_azs: int | None, zones: Sequence[str] | None, region: str) -> None:
+    """Check the props ``max_azs`` and ``availability_zones`` of a network in a region; None and tokens pass."""
     if max_azs is not None and zones is not None:
         raise must("max_azs", "be left out with availability_zones", "max_azs=None", f"{max_azs!r} with {list(zones)}")
     if max_azs is not None and not 1 <= max_azs <= _MOST_ZONES:
@@ -28,6 +28,10 @@ def check_zones(max_azs: int | None, zones: Sequence[str] | None) -> None:
         is_pending_zone(zone) or re.fullmatch(r"[a-z]{2}(-[a-z]+)+-\d[a-z]", zone) for zone in zones
     ):
         raise must("availability_zones", "list names of zones", "['us-east-1a']", repr(zones))
+    for zone in zones:
+        if not is_unresolved(region) and not is_pending_zone(zone) and not zone.startswith(region):
+            rule = f"be zones of the stack's region, {region!r}"
+            raise must("availability_zones", rule, f"['{region}a']", repr(zone))
 
 
 def private_vpc(
