@@ -370,12 +370,15 @@ class _Trust:
     @jsii.member(jsii_name="validate")
     def validate(self) -> list[str]:
         document = Stack.of(self._role).resolve(self._role.assume_role_policy)
-        principals = [one.get("Principal", "*") for one in document["Statement"] if one["Effect"] == "Allow"]
-        everyone = ("*", {"AWS": "*"})
-        trusted = ["*" if one in everyone else one.get("Service", []) for one in principals]
-        services = [service for one in trusted for service in (one if isinstance(one, list) else [one])]
-        if any(not isinstance(service, str) or service in ("*", _SERVICE) for service in services):
-            return []
+        allowed = [statement for statement in document["Statement"] if statement["Effect"] == "Allow"]
+        principals = [statement.get("Principal", "*") for statement in allowed]
+        for principal in principals:
+            services = [] if isinstance(principal, str) else principal.get("Service", [])
+            known = services if isinstance(services, list) else [services]
+            if principal in ("*", {"AWS": "*"}) or any(
+                service == _SERVICE or isinstance(service, dict) for service in known
+            ):
+                return []
         rule = "be one that SageMaker may assume"
         example = "iam.Role(..., assumed_by=iam.ServicePrincipal('sagemaker.amazonaws.com'))"
         return [str(must("role", rule, example, f"{self._role.node.path}, which trusts {principals}"))]
