@@ -247,6 +247,10 @@ def test_an_endpoint_is_in_one_subnet_of_each_of_the_first_two_zones() -> None:
             {"availability_zones": ["use1-az1"]},
             "availability_zones must list names of zones, like ['us-east-1a'], got ['use1-az1']",
         ),
+        (
+            {"availability_zones": ["us-east-1a", "us-west-2a"]},
+            "availability_zones must be zones of the stack's region, 'us-east-1', like ['us-east-1a'], got 'us-west-2a'",
+        ),
         ({"availability_zones": []}, "availability_zones must list names of zones, like ['us-east-1a'], got []"),
         *(
             (
