@@ -188,9 +188,27 @@ def test_a_role_that_sagemaker_may_not_assume_is_refused(assumed_by: iam.IPrinci
         stack.template()
 
 
+@pytest.mark.parametrize(("effect", "refused"), [(iam.Effect.DENY, True), (iam.Effect.ALLOW, False)])
+def test_each_statement_of_a_trust_policy_counts(effect: iam.Effect, refused: bool) -> None:
+    stack = UserStack()
+    role = iam.Role(stack, "Own", assumed_by=iam.ServicePrincipal("ec2.amazonaws.com"))
+    services = [iam.ServicePrincipal(f"{name}.amazonaws.com") for name in ("batch", "sagemaker")]
+    assert role.assume_role_policy
+    role.assume_role_policy.add_statements(
+        iam.PolicyStatement(effect=effect, actions=["sts:AssumeRole"], principals=services)
+    )
+    stack.workflow(role=role)
+    if refused:
+        with pytest.raises(RuntimeError, match="role must be one that SageMaker may assume"):
+            stack.template()
+    else:
+        stack.template()
+
+
 def test_accelerators_beside_a_training_group_without_any_are_warned_of() -> None:
     cpu, gpu = InstanceGroup("ml.c5.xlarge"), InstanceGroup("ml.g5.xlarge")
-    for data, train, ids in ((gpu, cpu, ["accelerators-beside-training"]), (cpu, gpu, []), (cpu, cpu, [])):
+    warned_of = ["accelerators-beside-training"]
+    for data, train, ids in ((gpu, cpu, warned_of), (cpu, gpu, []), (cpu, cpu, []), (gpu, gpu, [])):
         stack = UserStack()
         stack.workflow(job=HeterogeneousJob(groups={"data": data}, train=DataParallelJob(train), train_group="train"))
         assert stack.warned() == ids
