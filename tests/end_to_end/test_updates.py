@@ -68,7 +68,7 @@ def of(**props: Any) -> Change:
 UPDATES = {
     "Nothing": Update(of()),
     "Hyperparameters": Update(of(hyperparameters={"epochs": 2}, environment={"NAME": "value"})),
-    "MaxRuntime": Update(of(max_runtime=7_200)),
+    "MaxRuntime": Update(of(max_runtime=14_400)),
     "InstanceType": Update(of(job=DataParallelJob(InstanceGroup("ml.c5.xlarge")))),
     "Image": Update(lambda stack: {"image": stack.image("second")}),
     "Retries": Update(of(retries=default_retries())),
@@ -79,7 +79,7 @@ UPDATES = {
     "Retained": Update(of(retain_jobs=True)),
     "NotRetained": Update(of(), of(retain_jobs=True)),
     "Queue": Update(lambda stack: {"queue": TrainingQueue(stack, "Queue", capacity=2)}, refused="DescribeTrainingJob"),
-    "Spot": Update(of(spot=Spot(max_wait=7_200))),
+    "Spot": Update(of(spot=Spot(max_wait=14_400))),
     "Output": Update(lambda stack: {"output": S3Prefix(stack.bucket, "results/")}, refused="/models/* is needed by"),
     "Checkpoints": Update(lambda stack: {"checkpoints": S3Prefix(stack.bucket, "kept/")}, refused="/checkpoints/"),
     "Prefix": Update(of(job_name_prefix="another"), refused="is needed by"),
@@ -101,7 +101,7 @@ class Updated(cdk.Stack):
             "job": DataParallelJob(InstanceGroup("ml.m5.xlarge")),
             "output": S3Prefix(self.bucket, "models/"),
             "checkpoints": S3Prefix(self.bucket, "checkpoints/"),
-            "max_runtime": 3_600,
+            "max_runtime": 10_800,
             **change(self),
         }
         if "image" not in own:
