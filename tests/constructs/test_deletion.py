@@ -207,6 +207,15 @@ def test_what_an_update_takes_away_is_what_was_allowed_and_no_pattern_still_allo
     assert taken(before, now) == lost
 
 
+def test_a_state_machine_that_was_deleted_by_hand_has_no_executions_to_stop(deleted: Deleted) -> None:
+    for _ in range(2):
+        deleted.states.add_client_error("list_executions", "StateMachineDoesNotExist", "State Machine Does Not Exist")
+    deleted.training_jobs()
+    assert deleted.workflow.running() == []
+    deleted.workflow.stop()
+    deleted.states.assert_no_pending_responses()
+
+
 SWEEP = {"LogicalResourceId": "SweepStateMachine", "PhysicalResourceId": f"{MACHINE}-sweep"}
 OF_SWEEP = {"LogicalId": SWEEP["LogicalResourceId"], "BreakingUpdates": "refuse", "Needs": {}}
 KNOWN = {MACHINE, SWEEP["PhysicalResourceId"]}

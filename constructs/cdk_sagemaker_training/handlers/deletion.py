@@ -13,7 +13,7 @@ import json
 import re
 import time
 import urllib.request
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from fnmatch import fnmatchcase
 from typing import Any
@@ -125,12 +125,18 @@ class Workflow:
         self.seconds_left = seconds_left
         self.seen: dict[str, float] = {}  # by ARN, when an execution was first seen to have ended
 
+    def executions(self, **options: str) -> Iterator[dict[str, Any]]:
+        """Yield the executions; none of a state machine that was deleted by hand."""
+        pages = self.states.get_paginator("list_executions").paginate(stateMachineArn=self.machine, **options)
+        try:
+            for page in pages:
+                yield from page["executions"]
+        except self.states.exceptions.StateMachineDoesNotExist:
+            print(f"there is no {self.machine}")
+
     def running(self) -> list[str]:
         """Return the ARNs of the executions that run."""
-        pages = self.states.get_paginator("list_executions").paginate(
-            stateMachineArn=self.machine, statusFilter="RUNNING"
-        )
-        return [execution["executionArn"] for page in pages for execution in page["executions"]]
+        return [execution["executionArn"] for execution in self.executions(statusFilter="RUNNING")]
 
     def stop(self) -> None:
         """Stop executions and jobs until none is left; raises TimeoutError with a job that does not end in time."""
@@ -148,18 +154,17 @@ class Workflow:
     def stop_executions(self) -> tuple[set[str], bool]:
         """Return the executions' ARNs, and whether one runs or just ended without success."""
         arns, active = set(), False
-        for page in self.states.get_paginator("list_executions").paginate(stateMachineArn=self.machine):
-            for execution in page["executions"]:
-                arns.add(execution["executionArn"])
-                # One that succeeded has waited for the end of its last job.
-                if execution["status"] != "SUCCEEDED" and "stopDate" in execution:
-                    active |= self.seconds_ended(execution) < SECONDS_UNTIL_LATE_JOBS_SHOW
-                if execution["status"] in ("RUNNING", "PENDING_REDRIVE"):
-                    active = True
-                    print(f"stopping {execution['executionArn']}")
-                    self.states.stop_execution(
-                        executionArn=execution["executionArn"], cause="the workflow is being deleted"
-                    )
+        for execution in self.executions():
+            arns.add(execution["executionArn"])
+            # One that succeeded has waited for the end of its last job.
+            if execution["status"] != "SUCCEEDED" and "stopDate" in execution:
+                active |= self.seconds_ended(execution) < SECONDS_UNTIL_LATE_JOBS_SHOW
+            if execution["status"] in ("RUNNING", "PENDING_REDRIVE"):
+                active = True
+                print(f"stopping {execution['executionArn']}")
+                self.states.stop_execution(
+                    executionArn=execution["executionArn"], cause="the workflow is being deleted"
+                )
         return arns, active
 
     def seconds_ended(self, execution: dict[str, Any]) -> float:
