@@ -302,7 +302,7 @@ def test_an_update_that_removes_a_workflow_whose_executions_run_is_refused(of_no
     with pytest.raises(RuntimeError) as error:
         updated.look(before, [{**before[0], "StateMachineArn": f"{MACHINE}-renamed"}])
     assert str(error.value).endswith(
-        f"taken away: the state machine itself, which is removed or has another id, is needed by {MACHINE}:0"
+        f"taken away: the state machine or its guard, which is removed or has another id, is needed by {MACHINE}:0"
     )
 
 

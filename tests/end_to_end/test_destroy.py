@@ -217,7 +217,8 @@ def test_jobs_are_stopped_and_over_before_what_they_need_goes_unless_they_are_re
     deployed: Deployed, tmp_path: Path
 ) -> None:
     before = held(deployed)
-    made = deployed.deploy(Running(tmp_path / "first", {"Training": False, "Retained": True}))
+    workflows = {"Training": False, "Retained": True}
+    made = deployed.deploy(Running(tmp_path / "first", workflows, breaking_updates="stop"))
     first, retained = running_job(deployed, made["TrainingArn"]), running_job(deployed, made["RetainedArn"])
     made = deployed.deploy(Running(tmp_path / "renamed", {"Renamed": False, "Retained": True}))
     assert (status(deployed, first), status(deployed, retained)) == ("Stopped", "InProgress")

@@ -83,7 +83,7 @@ UPDATES = {
     "Output": Update(lambda stack: {"output": S3Prefix(stack.bucket, "results/")}, refused="/models/* is needed by"),
     "Checkpoints": Update(lambda stack: {"checkpoints": S3Prefix(stack.bucket, "kept/")}, refused="/checkpoints/"),
     "Prefix": Update(of(job_name_prefix="another"), refused="is needed by"),
-    "Renamed": Update(of(id="Renamed"), refused="the state machine itself, which is removed"),
+    "Renamed": Update(of(id="Renamed"), refused="the state machine or its guard, which is removed"),
     "Key": Update(
         lambda stack: {"volume_key": kms.Key(stack, "Second", removal_policy=cdk.RemovalPolicy.DESTROY)},
         lambda stack: {"volume_key": kms.Key(stack, "First", removal_policy=cdk.RemovalPolicy.DESTROY)},
@@ -256,7 +256,7 @@ def test_an_update_that_renames_a_pipeline_is_refused_until_its_execution_has_en
     arguments = ("deploy", "Piped", "--app", str(tmp_path / "Renamed"), "--require-approval", "never")
     refused = deployed.cdk_called(*arguments)
     assert refused.returncode != 0
-    assert "the state machine itself, which is removed or has another id, is needed by" in " ".join(
+    assert "the state machine or its guard, which is removed or has another id, is needed by" in " ".join(
         refused.stdout.split()
     )
     release(deployed.account, job)

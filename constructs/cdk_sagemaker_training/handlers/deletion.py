@@ -98,7 +98,7 @@ def lost_by(before: dict[str, Any], now: dict[str, Any] | None) -> tuple[str, li
         return breaking, [] if breaking == "allow" else taken(before["Needs"], now["Needs"])
     # Where that is no loss its deletion, after the update, stops the executions, or lets them go on.
     loss = before["BreakingUpdates"] == "refuse" and before.get("Retain") != "true"
-    return "refuse", ["the state machine itself, which is removed or has another id,"] if loss else []
+    return "refuse", ["the state machine or its guard, which is removed or has another id,"] if loss else []
 
 
 def taken(before: dict[str, list[str]], now: dict[str, list[str]]) -> list[str]:
