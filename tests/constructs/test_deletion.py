@@ -310,7 +310,7 @@ def test_so_is_one_that_removes_the_state_machine_of_another_construct_which_its
     of_no_account: Any,
 ) -> None:
     updated = Updated(of_no_account, "UPDATE_IN_PROGRESS", 1)
-    with pytest.raises(RuntimeError, match=f"the state machine itself, .* is needed by {MACHINE}:0"):
+    with pytest.raises(RuntimeError, match=f"the state machine or its guard, .* is needed by {MACHINE}:0"):
         updated.look([OF_SWEEP], [])
 
 
