@@ -176,12 +176,10 @@ def check_stop_rules(rules: Sequence[StopRule], metrics: Mapping[str, Any] | Non
             cost.
     """
     for rule in rules:
-        if isinstance(rule, MetricLimit) or is_unresolved(max_runtime):
-            continue
-        name, time = ("after", rule.after) if isinstance(rule, Silence) else ("patience", rule.patience)
-        if (seconds := seconds_of(name, time)) >= max_runtime:
+        seconds = rule.rendered().get("Seconds", 0)
+        if not is_unresolved(max_runtime) and seconds >= max_runtime:
             raise must(
-                f"{name} of a {type(rule).__name__}",
+                f"{'after' if isinstance(rule, Silence) else 'patience'} of a {type(rule).__name__}",
                 f"be less than max_runtime, {max_runtime} seconds, at which the job ends anyway",
                 "Duration.hours(2) with max_runtime=Duration.days(1)",
                 f"{seconds} seconds",
@@ -220,7 +218,7 @@ class StopWhen(Feature):
         return repr(list(self.rules))
 
     def check(self, plan: Plan) -> None:
-        """Check that metrics are defined."""
+        """Check the rules against the job's metrics and its longest time."""
         check_stop_rules(self.rules, plan.props.get("metric_definitions"), plan.jobs.max_runtime_seconds)
 
     def watch(self) -> Watch:

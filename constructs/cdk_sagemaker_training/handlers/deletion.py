@@ -1,9 +1,9 @@
 """Stops the executions of a state machine and their training jobs before it is deleted, and waits for their end.
 
 The code of the Lambda function behind CloudFormation's custom resource `Custom::SageMakerTrainingUpdates`, whose property
-`Workflows` has for each what its roles may do, and behind `Custom::SageMakerTrainingJobs`, with the properties
-`StateMachineArn`, for jobs in a queue of AWS Batch `JobQueue`, for those that are known by a tag `TaggedJobNamePrefix`, and for
-jobs that go on `Retain`. It imports only what Lambda's runtime contains.
+`Workflows` has for each what its roles may do, and of each other state machine the logical id, and behind
+`Custom::SageMakerTrainingJobs`, with the properties `StateMachineArn`, for jobs in a queue of AWS Batch `JobQueue`, for those
+that are known by a tag `TaggedJobNamePrefix`, and for jobs that go on `Retain`. It imports only what Lambda's runtime contains.
 """
 
 from __future__ import annotations

@@ -33,9 +33,8 @@ from cdk_sagemaker_training.workflow.training_workflow import TrainingWorkflow
 
 _MOST_AT_ONCE = 10_000  # child executions of a Map Run (Step Functions guide, "MaxConcurrency")
 _MEMORY_MIB = 512
-_TAKEN = (
-    "cdk-sagemaker-training:sweep-results"  # the type of the entry of each place of results in the metadata of the app
-)
+# The type of the entry that each place of results has in the metadata of the app.
+_TAKEN = "cdk-sagemaker-training:sweep-results"
 # Members of CreateTrainingJob. The machines are not among them, so that rows that failed for want of memory may have larger ones.
 _MAKES_RESULTS = ("AlgorithmSpecification", "HyperParameters", "Environment", "InputDataConfig")
 _WHY = (

@@ -37,18 +37,9 @@ _OF_TOOLKIT = re.compile(
     r"|INPUT_(DATA_CONFIG|DIR|CONFIG_DIR)|OUTPUT_(DATA_DIR|DIR|INTERMEDIATE_DIR)|MODULE_(NAME|DIR)|LOG_LEVEL|NUM_(CPUS|GPUS|NEURONS)"
     r"|MODEL_DIR|TRAINING_ENV|USER_ARGS|TOPOLOGY)"
 )
-# torchrun, "Environment Variables"; the first of them differ from host to host.
-_OF_TORCHRUN = (
-    "RANK",
-    "GROUP_RANK",
-    "NODE_RANK",
-    "LOCAL_RANK",
-    "WORLD_SIZE",
-    "LOCAL_WORLD_SIZE",
-    "MASTER_ADDR",
-    "MASTER_PORT",
-)
-_OF_A_HOST = _OF_TORCHRUN[:3]
+# torchrun, "Environment Variables"; those of a host differ from host to host.
+_OF_A_HOST = ("RANK", "GROUP_RANK", "NODE_RANK")
+_OF_TORCHRUN = (*_OF_A_HOST, "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 
 
 def environment_advice(variables: Mapping[str, Any], context: JobContext) -> Iterator[Advice]:
@@ -95,9 +86,12 @@ def _unused_devices(variables: Mapping[str, str], context: JobContext) -> Iterat
 
 def _unused_adapter(variables: Mapping[str, str], context: JobContext) -> Iterator[Advice]:
     """An Elastic Fabric Adapter that NCCL is told not to use (libfabric's fi_provider(7); NCCL's guide, NCCL_NET)."""
-    provider, net = variables.get("FI_PROVIDER", "efa"), variables.get("NCCL_NET", "")
-    name = "FI_PROVIDER" if "efa" not in provider.lower() or provider.startswith("^") else "NCCL_NET"
-    if name == "NCCL_NET" and net.lower() != "socket":
+    provider = variables.get("FI_PROVIDER", "efa").lower()
+    if "efa" not in provider or provider.startswith("^"):
+        name = "FI_PROVIDER"
+    elif variables.get("NCCL_NET", "").lower() == "socket":
+        name = "NCCL_NET"
+    else:
         return
     for type, facts in _facts(context):
         if facts.efa_interfaces and instance_count(context.job_request) != 1:
@@ -110,7 +104,7 @@ def _unused_adapter(variables: Mapping[str, str], context: JobContext) -> Iterat
 
 def _facts(context: JobContext) -> Iterator[tuple[str, InstanceFacts]]:
     for type in instance_types(context.job_request):
-        if not is_unresolved(type) and (facts := instance_facts(type)) is not None:
+        if (facts := instance_facts(type)) is not None:
             yield type, facts
 
 
