@@ -83,6 +83,7 @@ def test_a_secret_that_is_unwrapped_into_the_definition_is_warned_of_with_what_t
 
 
 TORCHRUN_ON_TWO = DataParallelJob(InstanceGroup("ml.p4d.24xlarge", 2), launcher=Torchrun())
+ON_SOME = DataParallelJob(InstanceGroup("ml.p4d.24xlarge", sfn.JsonPath.number_at("$.hosts")))
 ON_TWO, ON_FOUR_GPUS = (
     DataParallelJob(InstanceGroup("ml.p4d.24xlarge", 2)),
     DataParallelJob(InstanceGroup("ml.g5.12xlarge"), launcher=Torchrun()),
@@ -106,6 +107,9 @@ ON_TWO, ON_FOUR_GPUS = (
         (TORCHRUN_ON_TWO, "FI_PROVIDER", "^efa", "over TCP, where ml.p4d.24xlarge has an Elastic Fabric Adapter"),
         (TORCHRUN_ON_TWO, "NCCL_NET", "Socket", "over TCP, where ml.p4d.24xlarge has an Elastic Fabric Adapter"),
         (TORCHRUN_ON_TWO, "FI_PROVIDER", "efa", ""),
+        (TORCHRUN_ON_TWO, "FI_PROVIDER", "^tcp", ""),
+        (ON_SOME, "NODE_RANK", "0", ""),
+        (ON_SOME, "FI_PROVIDER", "tcp", ""),
         (TORCHRUN_ON_TWO, "NCCL_NET", "AWS Libfabric", ""),
         (ON_FOUR_GPUS, "NCCL_NET", "Socket", ""),
         (ON_ONE_GPU, "SM_CHANNEL_TRAIN", "/data", ""),  # in an image of one's own, in which there need not be a toolkit

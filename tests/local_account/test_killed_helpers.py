@@ -14,6 +14,7 @@ from host_jobs import FOREVER, SECONDS, Job
 from shell_jobs import ShellJobs
 
 from sagemaker_local_account.account import LocalAccount
+from sagemaker_local_account.runtime import pod as runtime_pod
 from sagemaker_local_account.runtime.pod import HostError, Pod
 
 HELPERS = ("supervisor", "switch", "keeper")
@@ -33,6 +34,21 @@ def helper_of(pod: Pod, kind: str, host: int = 0) -> psutil.Process:
 def family(pod: Pod) -> list[psutil.Process]:
     supervisor = helper_of(pod, "supervisor")
     return [supervisor, *supervisor.children(recursive=True)]
+
+
+class Early(Job):
+    """A job of which a helper is killed when its first keeper has started process 1, which has not started its command."""
+
+    def __init__(self, folder: Path, *programs: str, kind: str) -> None:
+        super().__init__(folder, *programs)
+        self._kind = kind
+        self.started: list[psutil.Process] = []
+
+    def _on_message(self, content: dict[str, Any], lines: Any) -> None:
+        if "process" in content and not self.started:
+            self.started = family(self)
+            helper_of(self, self._kind).kill()
+        super()._on_message(content, lines)
 
 
 @pytest.mark.parametrize("kind", HELPERS)
@@ -67,16 +83,7 @@ def test_a_lost_host_takes_no_signal_and_the_others_do(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", HELPERS)
 def test_a_helper_that_is_killed_before_the_hosts_have_started_fails_the_start(tmp_path: Path, kind: str) -> None:
-    started: list[psutil.Process] = []
-
-    class Early(Job):
-        def _on_message(self, content: dict[str, Any], lines: Any) -> None:
-            if "process" in content and not started:  # of the first keeper; its host has not started its command
-                started.extend(family(self))
-                helper_of(self, kind).kill()
-            super()._on_message(content, lines)
-
-    job = Early(tmp_path, FOREVER, FOREVER)
+    job = Early(tmp_path, FOREVER, FOREVER, kind=kind)
     with contextlib.closing(job):
         failure = ""
         try:
@@ -89,7 +96,31 @@ def test_a_helper_that_is_killed_before_the_hosts_have_started_fails_the_start(t
             first = job.first_exit(SECONDS)
             assert first is not None
             assert first[1] == -signal.SIGKILL
-    _, alive = psutil.wait_procs(started, timeout=SECONDS)
+    _, alive = psutil.wait_procs(job.started, timeout=SECONDS)
+    assert alive == []
+
+
+# The supervisor's program, but process 1 of a host asks late for the kernel's signal at the end of its parent: after that end.
+LATE = """
+import os, sys, time
+sys.path.append(sys.argv[1])
+from sagemaker_local_account.runtime import supervisor
+ask = supervisor._die_with_parent
+supervisor._die_with_parent = lambda: (os.getpid() == 1 and time.sleep(1), ask())
+supervisor.main()
+"""
+
+
+def test_a_keeper_that_is_killed_before_its_host_can_learn_of_it_leaves_no_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(runtime_pod, "SUPERVISOR", LATE)
+    with (
+        contextlib.closing(Early(tmp_path, FOREVER, kind="keeper")) as job,
+        pytest.raises(HostError, match=r"could not be started: .*killed"),
+    ):
+        job.start()
+    _, alive = psutil.wait_procs(job.started, timeout=SECONDS)
     assert alive == []
 
 

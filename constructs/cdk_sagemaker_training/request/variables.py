@@ -59,7 +59,7 @@ def _set_by_others(variables: Mapping[str, str], context: JobContext) -> Iterato
         if torchrun and name in _OF_TORCHRUN:
             text = f"environment[{name!r}] has no effect, since torchrun sets it in each process: leave it out, got {value!r}"
             yield from advice("variable-of-launcher", text)
-        elif name in _OF_A_HOST and instance_count(context.job_request) != 1:
+        elif name in _OF_A_HOST and _has_several_hosts(context):
             text = (
                 f"environment[{name!r}] is {value!r} on each host, so that they wait for each other for ever: leave it out, and "
                 "use launcher=Torchrun(), which sets it in each process"
@@ -87,19 +87,24 @@ def _unused_devices(variables: Mapping[str, str], context: JobContext) -> Iterat
 def _unused_adapter(variables: Mapping[str, str], context: JobContext) -> Iterator[Advice]:
     """An Elastic Fabric Adapter that NCCL is told not to use (libfabric's fi_provider(7); NCCL's guide, NCCL_NET)."""
     provider = variables.get("FI_PROVIDER", "efa").lower()
-    if "efa" not in provider or provider.startswith("^"):
+    if ("efa" in provider) == provider.startswith("^"):  # a list of providers, or of those to leave out
         name = "FI_PROVIDER"
     elif variables.get("NCCL_NET", "").lower() == "socket":
         name = "NCCL_NET"
     else:
         return
     for type, facts in _facts(context):
-        if facts.efa_interfaces and instance_count(context.job_request) != 1:
+        if facts.efa_interfaces and _has_several_hosts(context):
             yield from advice(
                 "efa-turned-off",
                 f"environment[{name!r}] has the machines exchange gradients over TCP, where {type} has an Elastic Fabric "
                 f"Adapter: leave it out, got {variables[name]!r}",
             )
+
+
+def _has_several_hosts(context: JobContext) -> bool:
+    count = instance_count(context.job_request)
+    return count is not None and count > 1
 
 
 def _facts(context: JobContext) -> Iterator[tuple[str, InstanceFacts]]:

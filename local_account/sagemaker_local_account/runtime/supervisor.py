@@ -22,6 +22,7 @@ import ctypes
 import json
 import os
 import resource
+import select
 import selectors
 import shutil
 import signal
@@ -222,7 +223,18 @@ def _start_keeper(job: dict[str, Any], host: dict[str, Any], reports: dict[str, 
             descriptor = array.array("i", [namespace.fileno()])
             far.sendmsg([b"!"], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, descriptor)])
         volume = disk.Volume(host["own"][disk.PATH], host["disk_mebibytes"]) if host["disk_mebibytes"] else None
-        command = fork(lambda _: _init(job, host, volume, far, report), report)
+        alive, held = os.pipe()
+
+        def start(_: int) -> None:
+            os.close(held)
+            _die_with_parent()
+            # The keeper may have died already. In a PID namespace of its own this process can't ask who its parent is; a
+            # process that dies closes its files before the kernel signals its children.
+            if select.select([alive], [], [], 0)[0]:
+                os._exit(1)
+            _init(job, host, volume, far, report)
+
+        command = fork(start, report)
         _send(report, {"process": command})
         code = _code_of(command, report)
         if volume is not None and code != -signal.SIGKILL:  # the disk of a failed machine is lost
@@ -245,7 +257,6 @@ def _init(
     job: dict[str, Any], host: dict[str, Any], volume: disk.Volume | None, link: socket.socket, report: socket.socket
 ) -> None:
     """Process 1 of a host: builds its root file system and network, and executes its command."""
-    _die_with_parent()
     _join_empty_keyring()
     socket.sethostname(host["hostname"])
     rootfs.build(
