@@ -22,6 +22,7 @@ SOURCES = {
     "training_jobs": ROOT / "training_jobs" / "training_jobs",
     "sagemaker_local_account": ROOT / "local_account" / "sagemaker_local_account",
 }
+AWS = "sagemaker_local_account.aws"  # whose folders have a table of their own
 INK, FILL, LINE = "#333333", "#e8eef5", "#8aa0b8"
 WIDTH, HEIGHT, GAP, ROW = 148, 40, 14, 74  # pixels of a box, between boxes, and from layer to layer
 
@@ -31,7 +32,7 @@ Edges = dict[str, set[str]]
 def main() -> None:
     pictures = [picture(package, layers(package), imports(package)) for package in SOURCES]
     (ROOT / "docs" / "architecture.svg").write_text(beside(pictures))
-    for package in SOURCES:
+    for package in (*SOURCES, AWS):
         replace(ROOT / "docs" / "architecture.md", package, folders(package))
     replace(ROOT / "CONTRIBUTING.md", "sizes", sizes())
 
@@ -44,13 +45,13 @@ def layers(package: str) -> list[list[str]]:
 
 
 def imports(package: str) -> Edges:
-    """Which folders and modules of a package's root import which others of them."""
-    graph = grimp.build_graph(package)
+    """Which folders and modules of a package import which others of them."""
+    graph, depth = grimp.build_graph(package.partition(".")[0]), package.count(".") + 1
     found: Edges = {name: set() for layer in layers(package) for name in layer}
     for module in graph.modules:
         for imported in graph.find_modules_directly_imported_by(module):
-            ends = [name.split(".")[1] if "." in name else "" for name in (module, imported)]
-            if ends[0] != ends[1] and all(end in found for end in ends):
+            ends = [".".join(name.split(".")[depth:][:1]) for name in (module, imported) if name.startswith(package)]
+            if len(ends) == 2 and ends[0] != ends[1] and all(end in found for end in ends):
                 found[ends[0]].add(ends[1])
     return found
 
@@ -119,7 +120,8 @@ def folders(package: str) -> str:
     rows, edges = [], imports(package)
     for layer in layers(package):
         for name in layer:
-            path = SOURCES[package] / name
+            root, _, inside = package.partition(".")
+            path = SOURCES[root] / inside / name
             source = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
             summary = (ast.get_docstring(ast.parse(source.read_text())) or "").split("\n\n")[0].replace("\n", " ")
             used = ", ".join(f"`{one}`" for row in layers(package) for one in row if one in edges[name])

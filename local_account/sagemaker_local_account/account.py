@@ -268,8 +268,8 @@ class LocalAccount:
             self._thread.join()
             self._thread = None
         if self._description is not None:
+            from sagemaker_local_account.aws.stepfunctions import backend
             from sagemaker_local_account.core import patches
-            from sagemaker_local_account.stepfunctions import backend
 
             backend.stop_all()
             if not _still_running(self._threads_before):

@@ -5,10 +5,10 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from sagemaker_local_account.cloudformation import resource_registry
-from sagemaker_local_account.cloudformation.support_matrix import TYPES, ResourceType
+from sagemaker_local_account.aws.registry import RESOURCE_TYPES
+from sagemaker_local_account.aws.resource_types import ResourceType
+from sagemaker_local_account.aws.sagemaker import unsupported_fields
 from sagemaker_local_account.core import fidelity
-from sagemaker_local_account.sagemaker import unsupported_fields
 
 _PRINTED = "<!-- Written by `make docs`; a test holds it against the code. -->"
 _TYPES = f"""# Resource types
@@ -73,19 +73,12 @@ def _members() -> str:
 
 
 def _resource_types() -> str:
-    types = {**{name: _of_class(name) for name in resource_registry.NATIVE}, **TYPES}
-    return "\n".join([_TYPES, *(_row(name, types[name]) for name in sorted(types))]) + "\n"
+    return "\n".join([_TYPES, *(_row(name, RESOURCE_TYPES[name]) for name in sorted(RESOURCE_TYPES))]) + "\n"
 
 
 def _row(name: str, of: ResourceType) -> str:
     properties = ", ".join(sorted(of.properties)) or "any"
     return f"| `{name}` | {of.kind} | {of.note} | {properties} |"
-
-
-def _of_class(name: str) -> ResourceType:
-    """The row of a type that is not in `TYPES`, with the first line of its class's docstring."""
-    lines = (resource_registry.NATIVE[name].__doc__ or "").strip().splitlines()
-    return ResourceType("emulated", lines[0] if lines else "")
 
 
 if __name__ == "__main__":

@@ -14,47 +14,52 @@ from moto.iam.models import iam_backends
 from moto.sts.models import sts_backends
 from werkzeug.wsgi import get_input_stream
 
-from sagemaker_local_account.awslambda import functions
-from sagemaker_local_account.batch.api import batch_api
-from sagemaker_local_account.batch.queues import Queues
-from sagemaker_local_account.batch.service_jobs import ServiceJobs
-from sagemaker_local_account.cloudformation import custom_resources, engine
-from sagemaker_local_account.cloudformation.cloud_control import CLOUD_CONTROL_TARGET, cloud_control_api
-from sagemaker_local_account.cloudformation.custom_resource_responses import BUCKET, Responses
-from sagemaker_local_account.cloudformation.resources import batch, codebuild
-from sagemaker_local_account.cloudformation.resources import fsx as fsx_resources
-from sagemaker_local_account.cloudformation.resources import sagemaker as sagemaker_resources
-from sagemaker_local_account.codebuild.api import CODEBUILD_TARGET, ECR_PUBLIC_TARGET, codebuild_api, ecr_public_api
-from sagemaker_local_account.codebuild.projects import CodeBuild
-from sagemaker_local_account.codebuild.run import BuildContext
+from sagemaker_local_account.aws.awslambda import functions
+from sagemaker_local_account.aws.batch.service import Batch
+from sagemaker_local_account.aws.cloudformation import custom_resources, engine
+from sagemaker_local_account.aws.cloudformation.cloud_control import CLOUD_CONTROL_TARGET, cloud_control_api
+from sagemaker_local_account.aws.cloudformation.custom_resource_responses import BUCKET, Responses
+from sagemaker_local_account.aws.cloudwatch import alarm_scheduler as cloudwatch
+from sagemaker_local_account.aws.codebuild import resources as codebuild
+from sagemaker_local_account.aws.codebuild.api import CODEBUILD_TARGET, ECR_PUBLIC_TARGET, codebuild_api, ecr_public_api
+from sagemaker_local_account.aws.codebuild.projects import CodeBuild
+from sagemaker_local_account.aws.codebuild.run import BuildContext
+from sagemaker_local_account.aws.events import bus, invocations, targets
+from sagemaker_local_account.aws.events.schedule_timer import ScheduleTimer
+from sagemaker_local_account.aws.fsx import file_systems as fsx
+from sagemaker_local_account.aws.fsx import resources as fsx_resources
+from sagemaker_local_account.aws.iam import managed_policies, policy_sizes, simulation, user_boundaries
+from sagemaker_local_account.aws.kms import key_states
+from sagemaker_local_account.aws.logs import log_events
+from sagemaker_local_account.aws.registry import AUTHORIZATIONS, RESOURCES
+from sagemaker_local_account.aws.s3 import objects as s3_files
+from sagemaker_local_account.aws.sagemaker import resources as sagemaker_resources
+from sagemaker_local_account.aws.sagemaker.api import TARGET_PREFIX as OF_SAGEMAKER
+from sagemaker_local_account.aws.sagemaker.api import sagemaker_api
+from sagemaker_local_account.aws.sagemaker.job_store import TrainingJobs
+from sagemaker_local_account.aws.sagemaker.model_registry import ModelRegistry
+from sagemaker_local_account.aws.scheduler import schedules as scheduler
+from sagemaker_local_account.aws.sns import subscriptions as sns
+from sagemaker_local_account.aws.stepfunctions import backend, sagemaker_tasks
+from sagemaker_local_account.aws.sts import sessions as sts
 from sagemaker_local_account.control_api import TARGET_PREFIX as OF_ACCOUNT
 from sagemaker_local_account.control_api import Control
 from sagemaker_local_account.core import atomic_files, clients, error_responses
+from sagemaker_local_account.core.location import Location
 from sagemaker_local_account.core.patches import patch_item
 from sagemaker_local_account.core.state import RunningAccount
-from sagemaker_local_account.events import bus, cloudwatch, invocations, log_events, scheduler, sns, targets
-from sagemaker_local_account.events.schedule_timer import ScheduleTimer
 from sagemaker_local_account.faults import Faults
 from sagemaker_local_account.http import moto_failures, moto_limits, server
 from sagemaker_local_account.http.call_names import OPERATION
 from sagemaker_local_account.http.dispatch import MotoServices, UnknownService
 from sagemaker_local_account.http.rates import RateLimits
-from sagemaker_local_account.iam import managed_policies, policy_sizes, simulation, sts, user_boundaries
-from sagemaker_local_account.iam.api_calls import Location
 from sagemaker_local_account.iam.authentication import KEY, REGION, SERVICE, IssuedKey
 from sagemaker_local_account.iam.authorizer import Authorizer, Caller, IamEnforcement
 from sagemaker_local_account.iam.regions import RegionCheck
 from sagemaker_local_account.images.image_store import ImageStore
-from sagemaker_local_account.kms import key_states
 from sagemaker_local_account.runtime import leftovers
 from sagemaker_local_account.runtime.limits import Limits
 from sagemaker_local_account.runtime.spec import Fidelity
-from sagemaker_local_account.sagemaker.api import TARGET_PREFIX as OF_SAGEMAKER
-from sagemaker_local_account.sagemaker.api import sagemaker_api
-from sagemaker_local_account.sagemaker.job_store import TrainingJobs
-from sagemaker_local_account.sagemaker.model_registry import ModelRegistry
-from sagemaker_local_account.stepfunctions import backend, sagemaker_tasks
-from sagemaker_local_account.storage import fsx, s3_files
 from sagemaker_local_account.storage.file_systems import FileSystems
 from sagemaker_local_account.web.content import Content
 
@@ -103,7 +108,7 @@ class Services:
         self._account, self._state, self._faults = account, state, faults
         self._rates = RateLimits(account.regions, all_rates=rates)
         first = Location(account.account_id, account.region)
-        self.authorizer = Authorizer(first, self._tags_of, enforced=enforce_iam)
+        self.authorizer = Authorizer(first, AUTHORIZATIONS, self._tags_of, enforced=enforce_iam)
         self._sessions = sts.RoleSessions(self.authorizer)
         self._clients = clients.Clients(account.endpoint_url)
         self._root_keys = {
@@ -141,13 +146,7 @@ class Services:
             )
             for region in account.regions
         }
-        queues = {region: Queues(Location(account.account_id, region)) for region in account.regions}
-        self._service_jobs = {
-            region: ServiceJobs(Location(account.account_id, region), queues[region], jobs)
-            for region, jobs in self.jobs.items()
-        }
-        batch.install({region: (queues[region], jobs) for region, jobs in self._service_jobs.items()})
-        self._batch = {region: batch_api(queues[region], jobs) for region, jobs in self._service_jobs.items()}
+        self._batch = Batch(account.account_id, self.jobs)
         file_systems.open()  # after all hosts of an earlier account have ended
         fsx.install(file_systems)
         bus.lose(faults)
@@ -178,10 +177,12 @@ class Services:
         functions.install(functions.Functions(state / leftovers.FUNCTIONS, self._clients, self._sessions, environment))
         registries = {region: ModelRegistry(account.account_id, region) for region in account.regions}
         sagemaker_resources.install(registries)
-        # By the prefix of X-Amz-Target, and for regional services by the region; all others are moto's.
+        # By the prefix of X-Amz-Target, or the name of a service without it, and of regional services the region; all others are
+        # moto's.
         self._apis: dict[str | tuple[str, str], Any] = {
             OF_ACCOUNT: Control(faults, self.authorizer, is_root=lambda environ: environ[KEY] == account.access_key_id),
             ECR_PUBLIC_TARGET: ecr_public_api(),
+            **{("batch", region): api for region, api in self._batch.apis.items()},
             **{(OF_SAGEMAKER, region): sagemaker_api(jobs, registries[region]) for region, jobs in self.jobs.items()},
             **{(CODEBUILD_TARGET, region): codebuild_api(builds) for region, builds in self._builds.items()},
             **{
@@ -191,7 +192,10 @@ class Services:
         }
         self._moto = MotoServices()
         self.app = RegionCheck(
-            IamEnforcement(self._route, self.authorizer, self._caller_of), account.account_id, account.regions
+            IamEnforcement(self._route, self.authorizer, self._caller_of),
+            account.account_id,
+            account.regions,
+            AUTHORIZATIONS,
         )
 
     def _tags_of(self, arn: str) -> Mapping[str, str] | None:
@@ -201,7 +205,7 @@ class Services:
         if region in self.jobs and kind == "training-job":
             return self.jobs[region].tags_of(name)
         if region in self.jobs and kind == "service-job":
-            return self._service_jobs[region].tags_of(name)
+            return self._batch.tags_of(region, name)
         return None
 
     def issued(self, access_key_id: str) -> IssuedKey | None:
@@ -238,8 +242,7 @@ class Services:
         """Ends all builds and jobs, the evaluation of alarms and the delivery of events."""
         for builds in self._builds.values():
             builds.close()
-        for service_jobs in self._service_jobs.values():
-            service_jobs.close()
+        self._batch.close()
         for jobs in self.jobs.values():
             jobs.close()
         self._schedules.close()
@@ -248,7 +251,7 @@ class Services:
 
     def _training_job_changed(self, region: str, job: dict[str, Any]) -> None:
         bus.training_job_changed(job)
-        self._service_jobs[region].wake()
+        self._batch.wake(region)
 
     def _client_of_root(self, region: str, service: str) -> Any:
         return self._clients.client(service, region, self._root_keys, clients.OF_JOBS)
@@ -261,7 +264,7 @@ class Services:
         s3_files.install(self._state / "s3")
         sts.install(self._account.access_key_id)
         backend.install(of_states, self.authorizer)
-        engine.install()
+        engine.install(RESOURCES)
         cloudwatch.install()
         sns.install(self.authorizer)
         targets.install(self.authorizer, self._deliveries)
@@ -277,9 +280,8 @@ class Services:
 
     def _route(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         target, dot, _ = environ.get("HTTP_X_AMZ_TARGET", "").partition(".")
-        app = self._apis.get((target + dot, environ[REGION])) or self._apis.get(target + dot, self._moto)
-        if environ[SERVICE] == "batch":
-            app = self._batch[environ[REGION]]
+        named = target + dot or environ[SERVICE]
+        app = self._apis.get((named, environ[REGION])) or self._apis.get(named, self._moto)
         # Limited to the body's length, so that an error response can read the rest of a partly read body.
         environ["wsgi.input"] = get_input_stream(environ)
         try:

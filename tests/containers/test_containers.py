@@ -15,13 +15,13 @@ import virtual_environments
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from sagemaker_local_account.aws.sagemaker import attempt
 from sagemaker_local_account.core.image_names import reference
 from sagemaker_local_account.images import container_packages
 from sagemaker_local_account.images.base_images import Base, base_of, deep_learning_container
 from sagemaker_local_account.images.container_start import ENV_OF_FILES
 from sagemaker_local_account.images.environments import environment_for, missing
 from sagemaker_local_account.images.packages import closure
-from sagemaker_local_account.sagemaker import attempt
 
 RECORDED: dict[str, dict[str, Any]] = json.loads((Path(__file__).parent / "recorded.json").read_text())
 # What AWS's pyproject.toml of a container, or its Dockerfile, names.

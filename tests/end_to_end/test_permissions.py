@@ -37,7 +37,7 @@ from cdk_sagemaker_training import (
     TrainingNetwork,
     TrainingWorkflow,
 )
-from sagemaker_local_account.events import cloudwatch
+from sagemaker_local_account.aws.cloudwatch import alarm_scheduler as cloudwatch
 from sagemaker_local_account.faults import ScheduledPlan
 
 PLAN = "arn:aws:sagemaker:us-east-1:123456789012:training-plan/spring"

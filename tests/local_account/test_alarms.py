@@ -13,7 +13,7 @@ from botocore.exceptions import ClientError
 from cdk_stacks import deploy, destroy, ids
 from running_account import Running
 
-from sagemaker_local_account.events.alarms import Datum, Rule, evaluate
+from sagemaker_local_account.aws.cloudwatch.alarms import Datum, Rule, evaluate
 
 AN_ERROR_RATHER_THAN_A_HANG = 300  # seconds; no fact depends on it
 DIMENSIONS = [{"Name": "TrainingJobName", "Value": "mine"}]

@@ -13,11 +13,11 @@ from botocore.exceptions import ClientError
 from running_account import Running
 from shell_jobs import AN_ERROR_RATHER_THAN_A_HANG, ShellJobs
 
-from sagemaker_local_account.batch.queues import Queues
-from sagemaker_local_account.batch.scheduler import FairShare, Use, Waiting, first
-from sagemaker_local_account.batch.service_jobs import ServiceJobs
+from sagemaker_local_account.aws.batch.queues import Queues
+from sagemaker_local_account.aws.batch.scheduler import FairShare, Use, Waiting, first
+from sagemaker_local_account.aws.batch.service_jobs import ServiceJobs
+from sagemaker_local_account.core.location import Location
 from sagemaker_local_account.core.service_errors import ServiceError
-from sagemaker_local_account.iam.api_calls import Location
 
 AN_HOUR, A_DAY = 3_600.0, 86_400.0
 HALVES = FairShare({"vision": 0.5, "speech": 1.0, "robots": 1.0}, A_DAY)

@@ -15,7 +15,7 @@ from botocore.exceptions import ClientError
 from moto.iam.responses import IamResponse
 from running_account import Running
 
-from sagemaker_local_account.events.log_failures import log_failure
+from sagemaker_local_account.aws.log_failures import log_failure
 from sagemaker_local_account.http.call_names import operation_of
 
 ROOT = "arn:aws:iam::123456789012:root"

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from sagemaker_local_account.aws.sagemaker.container_spec import config_files, pod_spec
 from sagemaker_local_account.images.image_store import Image
 from sagemaker_local_account.runtime.spec import PodSpec
-from sagemaker_local_account.sagemaker.container_spec import config_files, pod_spec
 
 IMAGE = Image("x", Path("root"), {"FROM_IMAGE": "1", "HOME": "/nowhere"}, ["train.sh"], [], "/work", Path("/venv"), [])
 

@@ -15,9 +15,9 @@ from botocore.exceptions import ConnectionClosedError
 from running_account import Running
 from state_machines import Machines
 
+from sagemaker_local_account.aws.stepfunctions.service_calls import sdk_name
 from sagemaker_local_account.core.service_models import service_model
 from sagemaker_local_account.faults import LostAnswer, Throttling
-from sagemaker_local_account.stepfunctions.service_calls import sdk_name
 
 
 @pytest.fixture(scope="module")

@@ -16,7 +16,7 @@ from moto.events.exceptions import InvalidEventPatternException
 from running_account import Running
 from state_machines import Machines
 
-from sagemaker_local_account.events import patterns
+from sagemaker_local_account.aws.events import patterns
 
 EVENT = {
     "id": "1",

@@ -7,12 +7,12 @@ from typing import Any
 import botocore.session
 import pytest
 
+from sagemaker_local_account.aws.sagemaker import job_status, scheduler
+from sagemaker_local_account.aws.sagemaker.host_logs import Metrics
+from sagemaker_local_account.aws.sagemaker.job_status import COMPLETED, JobStatus, failed
+from sagemaker_local_account.aws.sagemaker.scheduler import CapacityWait, NoCapacity
 from sagemaker_local_account.core.clock import Clock
 from sagemaker_local_account.faults import Capacity, Faults, ScheduledPlan
-from sagemaker_local_account.sagemaker import job_status, scheduler
-from sagemaker_local_account.sagemaker.host_logs import Metrics
-from sagemaker_local_account.sagemaker.job_status import COMPLETED, JobStatus, failed
-from sagemaker_local_account.sagemaker.scheduler import CapacityWait, NoCapacity
 
 AN_HOUR = 3_600
 PLAN = "arn:aws:sagemaker:us-east-1:123456789012:training-plan/spring"

@@ -15,7 +15,7 @@ import pytest
 from running_account import Running
 from state_machines import Machines
 
-from sagemaker_local_account.stepfunctions import jsonata
+from sagemaker_local_account.aws.stepfunctions import jsonata
 
 
 @pytest.fixture(scope="module")

@@ -8,13 +8,13 @@ from typing import Any
 import boto3
 import pytest
 
+from sagemaker_local_account.aws.sagemaker.host_logs import JobLogs, Metrics
 from sagemaker_local_account.core.failure_reasons import OUT_OF_MEMORY
 from sagemaker_local_account.core.state import REGION
 from sagemaker_local_account.runtime import control_groups
 from sagemaker_local_account.runtime.limits import HostLimits, Limits
 from sagemaker_local_account.runtime.log_lines import parts
 from sagemaker_local_account.runtime.spec import ContainerSpec, PodSpec
-from sagemaker_local_account.sagemaker.host_logs import JobLogs, Metrics
 
 
 def test_a_host_has_no_more_than_its_instance_type_and_volume(tmp_path: Path) -> None:

@@ -16,9 +16,9 @@ from moto.logs.models import logs_backends
 from shell_jobs import BUCKET, ShellJobs, channel
 
 from sagemaker_local_account.account import LocalAccount
+from sagemaker_local_account.aws.logs import log_events
 from sagemaker_local_account.core.failure_reasons import OUT_OF_MEMORY
 from sagemaker_local_account.core.state import ACCOUNT_ID, REGION
-from sagemaker_local_account.events import log_events
 from sagemaker_local_account.runtime import control_groups
 from sagemaker_local_account.runtime.limits import Limits
 

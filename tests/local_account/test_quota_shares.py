@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from test_batch import HERE, Trained, described
 
-from sagemaker_local_account.batch.queues import Queues
-from sagemaker_local_account.batch.quota_shares import Decision, Job, Share, decide
-from sagemaker_local_account.batch.service_jobs import ServiceJobs
+from sagemaker_local_account.aws.batch.queues import Queues
+from sagemaker_local_account.aws.batch.quota_shares import Decision, Job, Share, decide
+from sagemaker_local_account.aws.batch.service_jobs import ServiceJobs
 from sagemaker_local_account.core.service_errors import ServiceError
 
 SMALL, LARGE = "ml.m5.large", "ml.m5.xlarge"

@@ -9,10 +9,10 @@ from botocore.loaders import Loader
 from botocore.model import ListShape, ServiceModel
 from typer.testing import CliRunner
 
+from sagemaker_local_account.aws.sagemaker.unsupported_fields import INERT, REFUSED
 from sagemaker_local_account.cli import app
 from sagemaker_local_account.core import fidelity
 from sagemaker_local_account.docs_generator import pages
-from sagemaker_local_account.sagemaker.unsupported_fields import INERT, REFUSED
 
 DOCS = Path(__file__).parents[2] / "docs"
 

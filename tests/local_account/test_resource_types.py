@@ -13,7 +13,7 @@ from botocore.exceptions import ClientError
 from cdk_stacks import deploy, destroy, ids
 from running_account import Running
 
-from sagemaker_local_account.cloudformation.support_matrix import TYPES
+from sagemaker_local_account.aws.registry import RESOURCE_TYPES as TYPES
 
 DOCUMENT = {"Version": "2012-10-17", "Statement": [{"Effect": "Allow", "Action": "s3:GetObject", "Resource": "*"}]}
 

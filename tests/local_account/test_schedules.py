@@ -27,8 +27,8 @@ from running_account import Running
 from state_machines import AN_ERROR_RATHER_THAN_A_HANG as LIMIT
 
 from sagemaker_local_account.account import LocalAccount
-from sagemaker_local_account.events.schedule_expressions import InvalidExpression, parsed, zone_of
-from sagemaker_local_account.events.schedule_timer import MOST_AT_ONCE
+from sagemaker_local_account.aws.events.schedule_expressions import InvalidExpression, parsed, zone_of
+from sagemaker_local_account.aws.events.schedule_timer import MOST_AT_ONCE
 
 A_DAY = 86_400
 

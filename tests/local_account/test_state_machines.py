@@ -14,7 +14,7 @@ from moto.stepfunctions.parser.asl.parse import asl_parser
 from running_account import Running
 from state_machines import AN_ERROR_RATHER_THAN_A_HANG, Machines
 
-from sagemaker_local_account.stepfunctions.sagemaker_tasks import NestedExecution
+from sagemaker_local_account.aws.stepfunctions.sagemaker_tasks import NestedExecution
 
 ENFORCED = False  # test_delivery_permissions.py has the permissions of deliveries
 NO_JOB = {"TrainingJobName": "no-such-job"}

@@ -7,9 +7,9 @@ import pytest
 from host_jobs import ENVIRONMENT, Job
 
 from cdk_sagemaker_training import training_code_path
+from sagemaker_local_account.aws.sagemaker.container_spec import pod_spec
 from sagemaker_local_account.images.image_store import Image
 from sagemaker_local_account.runtime.spec import Fidelity
-from sagemaker_local_account.sagemaker.container_spec import pod_spec
 
 REQUEST = {
     "TrainingJobName": "digits",

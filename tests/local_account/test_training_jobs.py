@@ -18,10 +18,10 @@ from botocore.exceptions import ClientError
 from running_account import NEWER_TYPE, Running
 from shell_jobs import HOSTNAME
 
+from sagemaker_local_account.aws.sagemaker import attempt
+from sagemaker_local_account.aws.sagemaker.job_status import JobStatus
 from sagemaker_local_account.faults import Capacity, Interruption, LostHost, Quota, ScheduledPlan
 from sagemaker_local_account.images.image_store import ImageStore
-from sagemaker_local_account.sagemaker import attempt
-from sagemaker_local_account.sagemaker.job_status import JobStatus
 
 IMAGE = "123456789012.dkr.ecr.us-east-1.amazonaws.com/jobs:1"
 AN_ERROR_RATHER_THAN_A_HANG = 120

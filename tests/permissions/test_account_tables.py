@@ -13,11 +13,18 @@ from botocore.loaders import Loader
 from iam_reference import GLOBAL_CONDITION_KEYS, actions_like, services, wrong_in
 from page import PAGE, exercised
 
-from sagemaker_local_account.iam import api_calls, policies, s3_actions
-from sagemaker_local_account.iam.api_calls import Location
+from sagemaker_local_account.aws.registry import AUTHORIZATIONS
+from sagemaker_local_account.aws.sagemaker import role_calls
+from sagemaker_local_account.core.location import Location
+from sagemaker_local_account.iam import api_calls, policies
 from sagemaker_local_account.iam.policies import Call
-from sagemaker_local_account.sagemaker import role_calls
 
+RESOURCES = {
+    (service, action): resource for service, of in AUTHORIZATIONS.items() for action, resource in of.resources.items()
+}
+WITHOUT_RESOURCE = {f"{of.prefix}:{action}" for of in AUTHORIZATIONS.values() for action in of.without_resource}
+# Of Scheduler's operations, by the method and the first part of their path (service model).
+SCHEDULES = {"Create": "POST", "Delete": "DELETE", "Get": "GET", "Update": "PUT"}
 PLACE = Location("123456789012", "us-east-1")
 NAMES = {"QueueUrl": "https://sqs.us-east-1.amazonaws.com/123456789012/queue"}
 ARNS = {
@@ -64,6 +71,10 @@ def wrong(calls: list[Call]) -> list[str]:
     ]
 
 
+def calls_of(request: dict[str, Any], service: str) -> list[Call]:
+    return api_calls.calls_of(request, service, PLACE, AUTHORIZATIONS)
+
+
 def json_call(action: str, members: dict[str, Any]) -> dict[str, Any]:
     body = json.dumps(members).encode()
     return {
@@ -77,7 +88,8 @@ def json_call(action: str, members: dict[str, Any]) -> dict[str, Any]:
 def scheduler_call(action: str, members: dict[str, Any]) -> dict[str, Any]:
     """As botocore's serializer writes it: the name is in the path, the group in the query or the body."""
     operation = action.partition(":")[2]
-    method, kind = next(key for key, name in api_calls.SCHEDULER_OPERATIONS.items() if name == operation)
+    method = next(method for verb, method in SCHEDULES.items() if operation.startswith(verb))
+    kind = "schedule-groups" if operation.endswith("Group") else "schedules"
     group = members.get("GroupName", "")
     in_query = method in ("GET", "DELETE")
     body = b"" if in_query else json.dumps({"GroupName": group}).encode()
@@ -95,25 +107,24 @@ def members_of(template: str) -> dict[str, str]:
     return {name: ARNS.get(name) or NAMES.get(name) or "name" for name in named}
 
 
-@pytest.mark.parametrize("action", sorted(api_calls.RESOURCES))
-def test_a_call_of_an_api_is_of_an_action_and_a_resource_that_iam_has(action: str) -> None:
-    members = members_of(api_calls.RESOURCES[action])
-    service = action.partition(":")[0]
-    request = (scheduler_call if service == "scheduler" else json_call)(action, members)
-    assert wrong(api_calls.calls_of(request, service, PLACE)) == []
+@pytest.mark.parametrize(("service", "action"), sorted(RESOURCES))
+def test_a_call_of_an_api_is_of_an_action_and_a_resource_that_iam_has(service: str, action: str) -> None:
+    members = members_of(RESOURCES[service, action])
+    request = (scheduler_call if service == "scheduler" else json_call)(f"{service}:{action}", members)
+    assert wrong(calls_of(request, service)) == []
 
 
 @pytest.mark.parametrize("operation", ["CreateSchedule", "DeleteSchedule", "GetSchedule", "UpdateSchedule"])
 def test_a_call_about_a_schedule_is_of_the_schedule_in_its_group(operation: str) -> None:
     request = scheduler_call(f"scheduler:{operation}", {"Name": "train", "GroupName": "nightly"})
-    [call] = api_calls.calls_of(request, "scheduler", PLACE)
+    [call] = calls_of(request, "scheduler")
     assert (call.action, call.resource) == (
         f"scheduler:{operation}",
         "arn:aws:scheduler:us-east-1:123456789012:schedule/nightly/train",
     )
 
 
-@pytest.mark.parametrize("action", sorted(api_calls.WITHOUT_RESOURCE))
+@pytest.mark.parametrize("action", sorted(WITHOUT_RESOURCE))
 def test_an_action_without_a_resource_has_none_that_it_must_have(action: str) -> None:
     [known] = actions_like(action)
     types = services()[action.partition(":")[0]]["privileges"][action.partition(":")[2]]["resource_types"]
@@ -122,7 +133,7 @@ def test_an_action_without_a_resource_has_none_that_it_must_have(action: str) ->
 
 
 def test_creating_a_job_is_of_actions_resources_and_condition_keys_that_iam_has() -> None:
-    calls = api_calls.calls_of(json_call("sagemaker:CreateTrainingJob", REQUEST), "sagemaker", PLACE)
+    calls = calls_of(json_call("sagemaker:CreateTrainingJob", REQUEST), "sagemaker")
     assert [call.action for call in calls] == [
         "sagemaker:CreateTrainingJob",
         "sagemaker:AddTags",
@@ -134,7 +145,7 @@ def test_creating_a_job_is_of_actions_resources_and_condition_keys_that_iam_has(
 
 
 def test_creating_a_job_takes_every_action_that_iam_says_it_depends_on() -> None:
-    calls = api_calls.calls_of(json_call("sagemaker:CreateTrainingJob", REQUEST), "sagemaker", PLACE)
+    calls = calls_of(json_call("sagemaker:CreateTrainingJob", REQUEST), "sagemaker")
     [known] = actions_like("sagemaker:CreateTrainingJob")
     assert known.dependent_actions <= {call.action for call in calls}
 
@@ -143,7 +154,7 @@ def test_creating_a_job_takes_the_plan_of_each_type_that_it_may_run_on() -> None
     plan = REQUEST["ResourceConfig"]["TrainingPlanArn"]
     preferences = [{"InstanceType": "ml.p5.48xlarge", "TrainingPlanArns": [plan]}, {"InstanceType": "ml.g5.12xlarge"}]
     request = {**REQUEST, "ResourceConfig": {"InstancePreferences": preferences}}
-    calls = api_calls.calls_of(json_call("sagemaker:CreateTrainingJob", request), "sagemaker", PLACE)
+    calls = calls_of(json_call("sagemaker:CreateTrainingJob", request), "sagemaker")
     created = [call.resource for call in calls if call.action == "sagemaker:CreateTrainingJob"]
     capacity = plan.replace("training-plan/spring", "reserved-capacity/*")
     assert created == ["arn:aws:sagemaker:us-east-1:123456789012:training-job/digits-1", plan, capacity]
@@ -182,7 +193,7 @@ def test_an_operation_of_s3_is_of_an_action_and_a_resource_that_iam_has(operatio
         "CONTENT_LENGTH": str(len(body)),
         "wsgi.input": io.BytesIO(body),
     }
-    assert wrong(s3_actions.calls_of(given)) == []
+    assert wrong(calls_of(given, "s3")) == []
 
 
 @pytest.mark.parametrize("key", sorted(policies.KNOWN_KEYS))

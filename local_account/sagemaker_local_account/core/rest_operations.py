@@ -65,6 +65,22 @@ def rest_operation(service: str, method: str, path: str) -> tuple[str, dict[str,
 
 
 @functools.cache
+def query_members(service: str, operation: str) -> dict[str, str]:
+    """Returns the members of an operation that are in the query of its request, by their names there."""
+    shape = service_model(MODELS.get(service, service)).operation_model(operation).input_shape
+    in_query = (
+        []
+        if shape is None
+        else [
+            (member.serialization.get("name", name), name)
+            for name, member in shape.members.items()
+            if member.serialization.get("location") == "querystring"
+        ]
+    )
+    return dict(in_query)
+
+
+@functools.cache
 def _operations(service: str) -> list[tuple[str, re.Pattern[str], str]]:
     """The operations of a REST service with method and path pattern; none for an unknown service, or one of another protocol."""
     try:

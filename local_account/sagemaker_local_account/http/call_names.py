@@ -6,9 +6,9 @@ import re
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
+from sagemaker_local_account.core import s3_requests
 from sagemaker_local_account.core.request_body import content_of
 from sagemaker_local_account.core.rest_operations import rest_operation
-from sagemaker_local_account.iam import s3_actions
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import WSGIEnvironment
@@ -40,7 +40,7 @@ def operation_of(environ: WSGIEnvironment) -> str:
     if service == "s3":
         if environ["REQUEST_METHOD"] == "POST" and re.search(r"(?:^|&)delete(?:[=&]|$)", query):
             return "DeleteObjects"
-        action = s3_actions.calls_of(environ)[0].action.partition(":")[2]
+        action = s3_requests.actions_of(environ)[0].action.partition(":")[2]
         return action.replace("Get", "Head", 1) if environ["REQUEST_METHOD"] == "HEAD" else action
     if environ.get("CONTENT_TYPE", "").startswith("application/x-www-form-urlencoded"):
         named = re.search(rb"(?:^|&)Action=(\w+)", content_of(environ))

@@ -1,7 +1,7 @@
 """Disables what in moto would reach outside the account: Docker containers, and Firehose's HTTP endpoints.
 
 Callers of the account's API could otherwise start any image with the user's folders mounted, or send requests to other servers
-on this machine. SNS's HTTP subscriptions are restricted in `events/sns.py`, moto's own API in `iam/authentication.py`.
+on this machine. SNS's HTTP subscriptions are restricted in `aws/sns/subscriptions.py`, moto's own API in `iam/authentication.py`.
 """
 
 from __future__ import annotations

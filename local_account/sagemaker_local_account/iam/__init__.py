@@ -1,1 +1,1 @@
-"""Authentication and authorization: SigV4, policies, resource policies, sessions."""
+"""Authentication and authorization: SigV4, the calls of a request, and the evaluation of policies."""

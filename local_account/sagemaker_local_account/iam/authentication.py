@@ -23,7 +23,7 @@ from urllib.parse import parse_qsl, quote, unquote, urlsplit
 from sagemaker_local_account.core import error_responses
 from sagemaker_local_account.core.request_body import body_of, decompress
 from sagemaker_local_account.core.rest_operations import is_target
-from sagemaker_local_account.iam.s3_actions import form_fields
+from sagemaker_local_account.core.s3_requests import form_fields
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment

@@ -14,9 +14,9 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from sagemaker_local_account.core import error_responses
+from sagemaker_local_account.core.location import Location, region_of
 from sagemaker_local_account.core.request_body import body_of
-from sagemaker_local_account.iam import api_calls, resource_policies
-from sagemaker_local_account.iam.api_calls import Location
+from sagemaker_local_account.iam import api_calls
 from sagemaker_local_account.iam.authentication import REGION
 from sagemaker_local_account.iam.explanation import explanation
 from sagemaker_local_account.iam.permission_use import PermissionUse
@@ -29,7 +29,7 @@ from sagemaker_local_account.iam.policies import (
     principals,
 )
 from sagemaker_local_account.iam.regions import WITHOUT_REGION
-from sagemaker_local_account.iam.resource_policies import region_of
+from sagemaker_local_account.iam.service_authorization import UNKNOWN, ServiceAuthorization
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
@@ -79,14 +79,22 @@ class Authorizer:
 
     Args:
         location: the account, and the region of calls whose resource names none.
+        services: what the requests of each service are authorized by, by signing names.
         tags_of: returns the tags of the resource of an ARN; None for one whose tags are not known here.
         enforced: False allows every call.
     """
 
     def __init__(
-        self, location: Location, tags_of: Callable[[str], Mapping[str, str] | None], *, enforced: bool
+        self,
+        location: Location,
+        services: Mapping[str, ServiceAuthorization],
+        tags_of: Callable[[str], Mapping[str, str] | None],
+        *,
+        enforced: bool,
     ) -> None:
         self._location = location
+        self._services = services
+        self._by_prefix = {of.prefix: of for of in services.values()}
         self._tags_of = tags_of
         self.enforced = enforced
         self._use = PermissionUse()
@@ -97,7 +105,7 @@ class Authorizer:
         if not self.enforced or caller.is_root:
             return
         call = self._in_context(caller, call, region)
-        for one in [call, *resource_policies.calls_with(call, self._location)]:
+        for one in [call, *self._implied(call)]:
             self._check_one(caller, one)
 
     def check_request(self, caller: Caller, service: str, environ: WSGIEnvironment) -> None:
@@ -106,7 +114,7 @@ class Authorizer:
             return
         # Global services are in us-east-1 (IAM's guide, aws:RequestedRegion).
         region = "us-east-1" if service in WITHOUT_REGION - {"sts"} else environ[REGION]
-        calls = api_calls.calls_of(environ, service, replace(self._location, region=environ[REGION]))
+        calls = api_calls.calls_of(environ, service, replace(self._location, region=environ[REGION]), self._services)
         if service == "sts" and b"PolicyArns.member" in body_of(environ):
             raise AccessDenied(
                 caller, calls[0], "because PolicyArns of a session are not evaluated by the local account"
@@ -220,11 +228,11 @@ class Authorizer:
             return
         source = {"aws:sourceaccount": (self._location.account,), "aws:sourcearn": (source_arn,)}
         call = replace(call, context={**source, "aws:securetransport": ("true",), **call.context})
-        for one in [call, *resource_policies.calls_with(call, self._location)]:
+        for one in [call, *self._implied(call)]:
             self._check_one_of_service(service, one)
 
     def _check_one_of_service(self, service: str, call: Call) -> None:
-        policy = resource_policies.of(call.resource, self._location)
+        policy = self._resource_policy(call.resource)
         documents = [] if policy is None else [policy]
         try:
             allowed = effect_of(documents, call, _of_service(service)) == "Allow"
@@ -279,8 +287,29 @@ class Authorizer:
             return f"because {error}, which one of the policies uses, is not evaluated by the local account"
 
     def _policy_of(self, call: Call) -> Document | None:
-        find = resource_policies.trust if call.action in _ON_TRUST else resource_policies.of
-        return find(call.resource, self._location)
+        return self._trust(call.resource) if call.action in _ON_TRUST else self._resource_policy(call.resource)
+
+    def _trust(self, arn: str) -> Document | None:
+        """The trust policy of a role; None for a role that is not there."""
+        from moto.iam.exceptions import NotFoundException
+        from moto.iam.models import iam_backends
+
+        try:
+            document = iam_backends[self._location.account]["aws"].get_role_by_arn(arn).assume_role_policy_document
+        except NotFoundException:
+            return None
+        return json.loads(document) if isinstance(document, str) else document
+
+    def _resource_policy(self, arn: str) -> Document | None:
+        """The policy of a resource, or of the bucket of an object; None without one."""
+        policy_of = self._by_prefix.get(f"{arn}::".split(":")[2], UNKNOWN).policy_of
+        if policy_of is None:
+            return None
+        found = policy_of(arn, replace(self._location, region=region_of(arn) or self._location.region))
+        return json.loads(found) if isinstance(found, str | bytes) else found
+
+    def _implied(self, call: Call) -> list[Call]:
+        return self._by_prefix.get(call.action.partition(":")[0], UNKNOWN).implied(call, self._location)
 
     def use_of_permissions(self) -> dict[str, list[dict[str, Any]]]:
         """Returns for the ARN of each role, and of each user with a policy, the rows of `PermissionUse.report`."""
@@ -312,7 +341,9 @@ class Authorizer:
                 arn if arn.startswith("arn:") else f"arn:aws:iam::{self._location.account}:role/{arn}"
             )
             given = {key.lower(): (value,) for key, value in call.get("context", {}).items()}
-            made = self._in_context(caller, Call(call["action"], call.get("resource") or "*", given))
+            prefix, _, action = call["action"].partition(":")
+            unknown = not call.get("resource") and action not in self._by_prefix.get(prefix, UNKNOWN).without_resource
+            made = self._in_context(caller, Call(call["action"], call.get("resource") or "*", given, unknown))
         named = dict(caller.policies)
         policy = self._policy_of(made)
         named |= {} if policy is None else {f"the policy of {made.resource}": policy}
@@ -347,7 +378,7 @@ def why_denied(caller: Caller, call: Call, of_resource: Sequence[Document]) -> s
         return f"because no resource-based policy {because}"
     directly = effect_of(of_resource, call, lambda statement: _names(statement, caller, account_too=False))
     if own is None and directly is None:
-        no_resource = " (the local account evaluates it without a resource)" if _unknown_resource(call) else ""
+        no_resource = " (the local account evaluates it without a resource)" if call.unknown else ""
         return f"because no identity-based policy {because}{no_resource}"
     # "Within an account, an implicit deny in a permissions boundary does not limit the permissions granted to an IAM user by a
     # resource-based policy", nor those of a role's session by its own ARN, but those of the role ("Permissions boundaries for IAM
@@ -432,7 +463,3 @@ def _names(statement: Mapping[str, Any], caller: Caller, *, account_too: bool) -
 def _is_named(statement: Mapping[str, Any], caller: Caller) -> bool:
     """Whether a statement's Principal has the ARN of a user, or that of the role's session rather than the role's."""
     return "NotPrincipal" not in statement and ("AWS", caller.arn) in principals(statement.get("Principal"))
-
-
-def _unknown_resource(call: Call) -> bool:
-    return call.resource == "*" and call.action not in api_calls.WITHOUT_RESOURCE

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from botocore.exceptions import UnknownRegionError
 from botocore.regions import EndpointResolver
 
 from sagemaker_local_account.core import error_responses
+from sagemaker_local_account.core.location import Location
 from sagemaker_local_account.core.service_models import loader
 from sagemaker_local_account.core.state import AccountError
-from sagemaker_local_account.iam.api_calls import Location, calls_of
+from sagemaker_local_account.iam.api_calls import calls_of
 from sagemaker_local_account.iam.authentication import REGION, SERVICE
+from sagemaker_local_account.iam.service_authorization import ServiceAuthorization
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
@@ -102,8 +104,15 @@ class RegionCheck:
     It also denies AssumeRole for roles of other accounts, for which moto issues credentials.
     """
 
-    def __init__(self, app: WSGIApplication, account: str, regions: Sequence[str]) -> None:
+    def __init__(
+        self,
+        app: WSGIApplication,
+        account: str,
+        regions: Sequence[str],
+        services: Mapping[str, ServiceAuthorization],
+    ) -> None:
         self._app = app
+        self._services = services
         self._location = Location(account, regions[0])
         self._regions = regions
 
@@ -113,15 +122,15 @@ class RegionCheck:
         if reason:
             return error_responses.error(environ, start_response, "403 Forbidden", "RegionDisabledException", reason)
         if environ[SERVICE] == "sts":
-            foreign = _foreign_role(environ, self._location)
+            foreign = _foreign_role(environ, self._location, self._services)
             if foreign:
                 return error_responses.access_denied(environ, start_response, "sts", foreign)
         return self._app(environ, start_response)
 
 
-def _foreign_role(environ: WSGIEnvironment, location: Location) -> str:
+def _foreign_role(environ: WSGIEnvironment, location: Location, services: Mapping[str, ServiceAuthorization]) -> str:
     """The error message for a role of another account; "" for one of this account."""
-    for call in calls_of(environ, "sts", location):
+    for call in calls_of(environ, "sts", location, services):
         account = f"{call.resource}::::".split(":")[4]
         if call.action.startswith("sts:AssumeRole") and account not in ("", location.account):
             return (

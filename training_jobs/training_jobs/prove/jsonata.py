@@ -13,7 +13,7 @@ from typing import Any
 
 from training_jobs.prove.values import StateError, UnsupportedError
 
-_WORKER = "sagemaker_local_account.stepfunctions.jsonata_worker"
+_WORKER = "sagemaker_local_account.aws.stepfunctions.jsonata_worker"
 
 
 def is_expression(value: Any) -> bool:

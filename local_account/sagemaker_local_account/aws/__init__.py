@@ -1,0 +1,1 @@
+"""AWS's services, a folder each: `registry.py` has the list."""

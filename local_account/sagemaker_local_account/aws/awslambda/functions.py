@@ -1,0 +1,263 @@
+"""Lambda functions in Python, each invocation of which runs in a separate host with the credentials of the function's role.
+
+moto starts a Docker container for each, or returns an error without Docker. Here the interpreter, with boto3, is the account's
+own, whatever the Runtime. The function's output goes to CloudWatch Logs with its role.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import logging
+import shutil
+import sys
+import tempfile
+import time
+import uuid
+import zipfile
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from moto.awslambda.models import LambdaFunction
+from moto.core.exceptions import JsonRESTError
+
+from sagemaker_local_account.aws.sts.sessions import RoleSessions
+from sagemaker_local_account.core import atomic_files
+from sagemaker_local_account.core.clients import OF_JOBS, Clients
+from sagemaker_local_account.core.patches import CREATE, patch
+from sagemaker_local_account.core.safe_paths import JobFolder
+from sagemaker_local_account.runtime import leftovers
+from sagemaker_local_account.runtime.pod import HostError, Pod
+from sagemaker_local_account.runtime.spec import ContainerSpec, PodSpec
+
+SERVICE = "lambda.amazonaws.com"
+# The folders of a function's code and of its runtime (Lambda's guide, "Defined runtime environment variables").
+_TASK, _RUNTIMES = "/var/task", "/var/runtime"
+_HOST, _RESULT = "function", "result.json"
+_RUNTIME = Path(__file__).with_name("function_runtime.py")
+# The variables of the account's clients that functions inherit: the endpoint, without the root's credentials.
+_PASSED_ON = (
+    "AWS_DEFAULT_REGION",
+    "AWS_EC2_METADATA_DISABLED",
+    "AWS_ENDPOINT_URL",
+    "AWS_REGION",
+    "LANG",
+    "NO_PROXY",
+    "no_proxy",
+)
+# The supported properties of AWS::Lambda::Function.
+HONOURED = frozenset(
+    {
+        "Architectures",
+        "Code",
+        "Description",
+        "Environment",
+        "FunctionName",
+        "Handler",
+        "LoggingConfig",
+        "MemorySize",
+        "Role",
+        "Runtime",
+        "Tags",
+        "Timeout",
+    }
+)
+
+_log = logging.getLogger(__name__)
+_account_functions: Functions
+
+
+@dataclass(frozen=True)
+class Call:
+    """The result of an invocation.
+
+    Args:
+        payload: what the handler returned, as JSON, or its error.
+        failed: whether it is an error.
+        printed: its output.
+    """
+
+    payload: str
+    failed: bool
+    printed: str
+
+    @property
+    def reason(self) -> str:
+        """The error's type and message."""
+        error = json.loads(self.payload or "{}")
+        return f"{error.get('errorType')}: {error.get('errorMessage')}"
+
+
+class Functions:
+    """Invokes the functions of one account.
+
+    Args:
+        folder: the folder for invocations, which is emptied.
+        clients: the account's clients.
+        sessions: the credentials of roles.
+        environment: returns the environment of the account's clients.
+    """
+
+    def __init__(
+        self, folder: Path, clients: Clients, sessions: RoleSessions, environment: Callable[[], Mapping[str, str]]
+    ) -> None:
+        leftovers.clear(folder)  # of an account that was killed
+        self._folder = folder
+        self._clients, self._sessions, self._environment = clients, sessions, environment
+
+    def call(self, function: LambdaFunction, event: Any) -> Call:
+        """Invokes a function, and waits for its end or its Timeout, which kills it.
+
+        Args:
+            function: moto's.
+            event: the handler's first argument.
+
+        Raises:
+            LookupError: its role does not exist, or does not allow Lambda to assume it.
+        """
+        keys = self._sessions.credentials(function.role, SERVICE, function.function_arn)
+        request_id = str(uuid.uuid4())
+        stream = f"{time.strftime('%Y/%m/%d', time.gmtime())}/[$LATEST]{uuid.uuid4().hex}"
+        group = getattr(function, "account_log_group", function.logs_group_name)
+        seconds = float(function.timeout)
+        context = {
+            "aws_request_id": request_id,
+            "function_name": function.function_name,
+            "function_version": "$LATEST",
+            "invoked_function_arn": function.function_arn,
+            "log_group_name": group,
+            "log_stream_name": stream,
+            "memory_limit_in_mb": str(function.memory_size),
+        }
+        given = {"event": event, "context": context, "seconds": seconds, "result": f"/tmp/{_RESULT}"}
+        called = self._run(function, self._variables(function, keys), given, seconds)
+        if called is None:
+            message = f"{request_id} Task timed out after {seconds:.2f} seconds"
+            called = Call(json.dumps({"errorMessage": message, "errorType": "Sandbox.Timedout"}), True, message)
+        self._keep(function.region, group, stream, called.printed, keys)
+        return called
+
+    def _run(
+        self, function: LambdaFunction, variables: Mapping[str, str], given: Mapping[str, Any], seconds: float
+    ) -> Call | None:
+        """Runs a function in a host, since its code is not trusted; None where it has not ended after ``seconds``."""
+        lines: list[str] = []
+        with tempfile.TemporaryDirectory(dir=self._folder) as name:
+            folder = Path(name).absolute()
+            task, runtime = folder / "image" / _TASK[1:], folder / "image" / _RUNTIMES[1:]
+            with atomic_files.naming_full_disk(self._folder):
+                zipfile.ZipFile(io.BytesIO(function.code_bytes)).extractall(task)
+            runtime.mkdir(parents=True)
+            shutil.copy(_RUNTIME, runtime)
+            (runtime / "call.json").write_text(json.dumps(given))
+            # -P: the runtime's folder is not put on sys.path.
+            command = (sys.executable, "-P", f"{_RUNTIMES}/{_RUNTIME.name}", f"{_RUNTIMES}/call.json")
+            host = ContainerSpec.alone(
+                name=_HOST,
+                folder=folder / "host",
+                root=folder / "image",
+                environment=variables,
+                command=command,
+                working_directory=_TASK,
+            )
+            spec = PodSpec(folder.name, (host,), int(variables["AWS_ENDPOINT_URL"].rpartition(":")[2]), folder)
+            running = Pod(spec, on_line=lambda _, line: lines.append(line))
+            try:
+                running.start()
+                codes = running.wait(seconds)
+            except HostError as error:
+                return Call(json.dumps({"errorMessage": str(error), "errorType": "Sandbox.Failure"}), True, str(error))
+            finally:
+                running.close()
+            payload = ""
+            with contextlib.suppress(FileNotFoundError), JobFolder(host.folder, "tmp").open(_RESULT) as result:
+                payload = result.read().decode()
+        return None if codes is None else Call(payload, bool(codes[_HOST]), "\n".join(lines))
+
+    def _variables(self, function: LambdaFunction, keys: Mapping[str, str]) -> dict[str, str]:
+        passed_on = self._environment()
+        return {
+            **{name: passed_on[name] for name in _PASSED_ON if name in passed_on},
+            "AWS_DEFAULT_REGION": function.region,
+            "AWS_REGION": function.region,
+            "PATH": f"{sys.prefix}/bin:/usr/local/bin:/usr/bin:/bin",
+            **function.environment_vars,
+            **keys,
+            "AWS_LAMBDA_FUNCTION_NAME": function.function_name,
+            "AWS_LAMBDA_FUNCTION_MEMORY_SIZE": str(function.memory_size),
+            "HOME": "/root",
+            "LAMBDA_TASK_ROOT": _TASK,
+            "PYTHONDONTWRITEBYTECODE": "1",
+            "PYTHONUNBUFFERED": "1",
+            "TMPDIR": "/tmp",
+            "_HANDLER": str(function.handler),
+        }
+
+    def _keep(self, region: str, group: str, stream: str, printed: str, keys: Mapping[str, str]) -> None:
+        logs = self._clients.client("logs", region, keys, OF_JOBS)
+        now = round(time.time() * 1000)
+        events = [{"timestamp": now, "message": line} for line in printed.splitlines() if line]
+        try:
+            if events:
+                logs.create_log_stream(logGroupName=group, logStreamName=stream)
+                logs.put_log_events(logGroupName=group, logStreamName=stream, logEvents=events)
+        except Exception as error:  # as on AWS the invocation does not fail
+            _log.warning("the log of an invocation was not written to %s: %s", group, error)
+
+
+def install(functions: Functions) -> None:
+    """Patches moto's functions to run in hosts."""
+    global _account_functions
+    _account_functions = functions
+    patch(LambdaFunction, "invoke", _invoke, "self, body, request_headers, response_headers")
+    patch(LambdaFunction, "create_from_cloudformation_json", _created, CREATE)
+
+
+def account_functions() -> Functions:
+    """Returns the functions of the running account."""
+    return _account_functions
+
+
+def unsupported_properties(properties: Mapping[str, Any]) -> list[str]:
+    """Returns the properties of an AWS::Lambda::Function that are not supported, with the value where that is the reason."""
+    unsupported = sorted(set(properties) - HONOURED)
+    runtime = properties.get("Runtime")
+    if not str(runtime).startswith("python3."):
+        unsupported.append(f"Runtime {runtime!r}")
+    code = properties.get("Code", {})
+    unsupported += [f"Code.{name}" for name in sorted(set(code) - {"S3Bucket", "S3Key", "S3ObjectVersion", "ZipFile"})]
+    return unsupported
+
+
+_moto_created = LambdaFunction.create_from_cloudformation_json.__func__
+
+
+def _created(cls: Any, resource_name: str, cloudformation_json: Any, *args: Any, **kwargs: Any) -> LambdaFunction:
+    """Adds the log group, which moto drops, and keeps moto from replacing the template's code by an archive."""
+    properties = cloudformation_json["Properties"]
+    copied = {**cloudformation_json, "Properties": {**properties, "Code": dict(properties.get("Code", {}))}}
+    function: LambdaFunction = _moto_created(cls, resource_name, copied, *args, **kwargs)
+    group = properties.get("LoggingConfig", {}).get("LogGroup")
+    if group:
+        function.account_log_group = group
+    return function
+
+
+def _invoke(self: LambdaFunction, body: str | bytes, request_headers: Any, response_headers: Any) -> str:
+    """Invoke: returns the handler's result, or its error."""
+    if not str(self.run_time).startswith("python3."):
+        raise JsonRESTError(
+            "ServiceException",
+            f"Runtime must be python3.* in the local account, got {self.run_time} of {self.function_name}",
+        )
+    try:
+        called = _account_functions.call(self, json.loads(body or "{}"))
+    except LookupError as error:
+        raise JsonRESTError("AccessDeniedException", str(error)) from None
+    response_headers["x-amz-executed-version"] = "$LATEST"
+    if called.failed:
+        response_headers["x-amz-function-error"] = "Unhandled"
+    return called.payload

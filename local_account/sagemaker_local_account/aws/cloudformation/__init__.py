@@ -1,0 +1,1 @@
+"""CloudFormation: the engine for stacks, and the provisioner of their resources."""

@@ -1,0 +1,371 @@
+"""The engine of CloudFormation: stacks and change sets with AWS's order, rollback and events.
+
+moto has no events of resources in change sets, no rollback, ignores DependsOn, and deletes in any order, which fails for VPCs.
+Here resources are created in the order of their dependencies and deleted in the reverse order; a failed resource rolls its stack
+back, with the reason in the stack's events; and a template with an unsupported resource type is rejected before any resource is
+created, with type and logical id.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+from collections.abc import Iterable
+from functools import partial
+from typing import Any
+
+import yaml
+from moto.cloudformation import models
+from moto.cloudformation.exceptions import CloudFormationError, ValidationError
+from moto.cloudformation.models import (
+    ChangeSet,
+    CloudFormationBackend,
+    Stack,
+    cloudformation_backends,
+)
+from moto.cloudformation.parsing import OutputMap
+from moto.cloudformation.responses import CloudFormationResponse
+from moto.cloudformation.utils import generate_stack_id, yaml_tag_constructor
+from moto.core.responses import ActionResult, EmptyResult
+from typing_extensions import override
+
+from sagemaker_local_account.aws.awslambda import functions
+from sagemaker_local_account.aws.cloudformation import exports, intrinsics, resource_registry
+from sagemaker_local_account.aws.cloudformation.provisioner import ResourceFailed, Resources, reason, references
+from sagemaker_local_account.aws.resource_types import ServiceResources
+from sagemaker_local_account.core import background
+from sagemaker_local_account.core.patches import patch
+
+_log = logging.getLogger(__name__)
+
+
+def install(services: Iterable[ServiceResources]) -> None:
+    """Patches moto's CloudFormation; to be called before its first use in an account.
+
+    Args:
+        services: the resource types of each service.
+    """
+    resource_registry.install(services)
+    exports.install()
+    intrinsics.install()
+    patch(models, "ResourceMap", Resources)
+    patch(Stack, "parse_template", staticmethod(parsed), "template")
+    patch(ChangeSet, "_parse_template", _parse_template, "self")
+    patch(Stack, "create_resources", _create_resources, "self")
+    patch(Stack, "stack_resources", property(lambda stack: stack.resource_map.existing()))
+    patch(Stack, "stack_parameters", property(_given_parameters))
+    patch(cloudformation_backends, "backend", Backend)
+    patch(CloudFormationResponse, "describe_change_set", _describe_change_set, "self")
+    patch(CloudFormationResponse, "execute_change_set", _execute_change_set, "self")
+    patch(CloudFormationResponse, "delete_change_set", _delete_change_set, "self")
+
+
+class _Loader(yaml.CSafeLoader):
+    """Loads YAML with CloudFormation's tags, such as `!Ref`."""
+
+
+_Loader.add_multi_constructor("", yaml_tag_constructor)
+
+
+def parsed(template: str | None) -> dict[str, Any]:
+    """Parses a template in JSON or YAML. moto parses both with PyYAML's loader in Python, which takes a second.
+
+    Raises:
+        ValidationError: it is neither, or there is none.
+    """
+    if template is None:
+        raise ValidationError(message="Either Template URL or Template Body must be specified.")
+    try:
+        found: dict[str, Any] = json.loads(template)
+    except json.JSONDecodeError:
+        try:
+            found = yaml.load(template, _Loader)
+        except yaml.YAMLError as error:
+            raise ValidationError(message=f"Template format error: neither JSON nor YAML: {error}") from error
+    if not isinstance(found, dict):
+        raise ValidationError(message="Template format error: unsupported structure.")
+    return found
+
+
+def _parse_template(self: ChangeSet) -> None:
+    self.template_dict = parsed(self.template)
+
+
+class ChangeSetNotFound(CloudFormationError):
+    """There is no such change set; the CDK CLI waits for this error after a deletion. moto's error is about the stack."""
+
+    code = "ChangeSetNotFound"
+
+
+class Backend(CloudFormationBackend):
+    """moto's CloudFormation with AWS's final statuses: COMPLETE, ROLLBACK_COMPLETE or FAILED, with the reason in the events."""
+
+    @property
+    def _url_module(self) -> Any:
+        # moto derives this from the class's own module.
+        import moto.cloudformation.urls
+
+        return moto.cloudformation.urls
+
+    @override
+    def create_stack(self, name: str, template: str, parameters: dict[str, Any], **details: Any) -> Stack:
+        _check_template(Stack.parse_template(template))
+        stack: Stack = super().create_stack(name=name, template=template, parameters=parameters, **details)
+        return stack
+
+    @override
+    def create_change_set(self, *args: Any, **kwargs: Any) -> tuple[str, str]:
+        _check_template(Stack.parse_template(kwargs["template"]))
+        created: tuple[str, str] = super().create_change_set(*args, **kwargs)
+        return created
+
+    @override
+    def execute_change_set(self, change_set_name: str, stack_name: str | None = None) -> None:
+        change_set: Any = self.describe_change_set(change_set_name)
+        stack = self.stacks[change_set.stack_id]
+        _refuse_while_in_progress(stack)
+
+        def execute() -> None:
+            if change_set.change_set_type == "CREATE":
+                stack._add_stack_event("CREATE_IN_PROGRESS", resource_status_reason="User Initiated")
+                _apply_template(stack, change_set.template, change_set.parameters, change_set.tags)
+                _create(stack)
+            else:
+                self._update(stack, change_set.template, change_set.parameters, change_set.tags)
+            change_set.execution_status = "EXECUTE_COMPLETE"
+
+        change_set.execution_status = "EXECUTE_IN_PROGRESS"
+        background.begin(execute)
+
+    @override
+    def update_stack(
+        self,
+        name: str,
+        template: str,
+        role_arn: str | None,
+        parameters: list[dict[str, Any]],
+        tags: dict[str, str] | None,
+    ) -> Stack:
+        stack = self.get_stack(name)
+        _check_template(Stack.parse_template(template))
+        _refuse_while_in_progress(stack)
+        resolved = self._resolve_update_parameters(stack, parameters)
+        background.begin(lambda: self._update(stack, template, resolved, tags))
+        return stack
+
+    def _update(self, stack: Stack, template: str, parameters: dict[str, Any], tags: dict[str, str] | None) -> None:
+        former, former_parameters, former_tags = str(stack.template), dict(stack.parameters), stack.tags
+        _status(stack, "UPDATE_IN_PROGRESS", "User Initiated")
+        resource_map: Any = stack.resource_map
+
+        def outputs() -> None:
+            _apply_template(stack, template, parameters, tags)
+            exports.publish(self, stack)
+
+        try:
+            resource_map.change(Stack.parse_template(template), parameters, outputs)
+            _status(stack, "UPDATE_COMPLETE")
+        except Exception as error:
+            _status(stack, "UPDATE_ROLLBACK_IN_PROGRESS", _failure_reason(error))
+            try:
+                resource_map.change(Stack.parse_template(former), former_parameters, lambda: None)
+                _apply_template(stack, former, former_parameters, former_tags)
+                exports.publish(self, stack)
+                _status(stack, "UPDATE_ROLLBACK_COMPLETE")
+            except Exception as second_error:
+                _status(stack, "UPDATE_ROLLBACK_FAILED", _failure_reason(second_error))
+        finally:
+            resource_map.close()
+
+    @override
+    def delete_stack(self, name_or_stack_id: str) -> None:
+        for stack in [s for s in self.stacks.values() if name_or_stack_id in (s.name, s.stack_id)]:
+            _refuse_while_in_progress(stack)
+            if reason := exports.why_not_deleted(self, stack):
+                _status(stack, stack.status, reason)
+                continue
+            _status(stack, "DELETE_IN_PROGRESS", "User Initiated")
+            background.begin(partial(self._delete, stack))
+
+    def _delete(self, stack: Stack) -> None:
+        failures = stack.resource_map.remove_all()
+        if failures:
+            _status(stack, "DELETE_FAILED", "; ".join(failures))
+            return
+        _status(stack, "DELETE_COMPLETE")
+        stack.output_map = OutputMap(stack.resource_map, {}, stack.stack_id)
+        exports.withdraw(self, stack)
+        for change_set_id in [i for i, c in self.change_sets.items() if c.stack_id == stack.stack_id]:
+            del self.change_sets[change_set_id]
+        self.deleted_stacks[stack.stack_id] = self.stacks.pop(stack.stack_id)
+
+    def create_nested(self, name: str, template: str, parameters: dict[str, Any], tags: dict[str, str]) -> Stack:
+        """Creates a stack within the creation or update of another one; its status says whether it succeeded."""
+        _check_template(Stack.parse_template(template))
+        id = generate_stack_id(name, self.region_name, self.account_id)
+        stack = Stack(id, name, template, parameters, self.account_id, self.region_name, tags=tags)
+        self.stacks[id] = stack
+        _create(stack)
+        return stack
+
+    def update_nested(self, stack: Stack, template: str, parameters: dict[str, Any], tags: dict[str, str]) -> None:
+        """Updates such a stack."""
+        _check_template(Stack.parse_template(template))
+        self._update(stack, template, parameters, tags)
+
+    def delete_nested(self, stack: Stack) -> None:
+        """Deletes such a stack."""
+        reason = exports.why_not_deleted(self, stack)
+        _status(stack, "DELETE_FAILED" if reason else "DELETE_IN_PROGRESS", reason)
+        if reason is None:
+            self._delete(stack)
+
+    def change_set_of(self, name: str, stack_name: str | None) -> ChangeSet:
+        """Returns a change set by ARN, or by name and stack; moto returns the last of that name in any stack."""
+        # The last one: former change sets of the same name have been executed.
+        for change_set_id, change_set in reversed(self.change_sets.items()):
+            its_stack = stack_name in (None, change_set.stack_name, change_set.stack_id)
+            if name == change_set_id or (name == change_set.change_set_name and its_stack):
+                return change_set
+        raise ChangeSetNotFound(f"ChangeSet [{name}] does not exist")
+
+
+def _create_resources(stack: Stack) -> None:
+    """Creates the resources of a stack after CreateStack."""
+    background.begin(lambda: _create(stack))
+
+
+def _given_parameters(stack: Stack) -> dict[str, Any]:
+    """A stack's parameters as given; moto's has values of SSM parameters, which its next update treats as names."""
+    defaults = {name: about.get("Default") for name, about in stack.template_dict.get("Parameters", {}).items()}
+    return {**defaults, **stack.parameters}
+
+
+def _create(stack: Stack) -> None:
+    _status(stack, "CREATE_IN_PROGRESS")
+    resource_map: Any = stack.resource_map
+    # There are no outputs until all resources are created.
+    stack.output_map = OutputMap(resource_map, {}, stack.stack_id)
+    backend = cloudformation_backends[stack.account_id][stack.region_name]
+    resource_map.cross_stack_resources = backend.exports
+    try:
+        resource_map.open(stack.template_dict, stack.parameters)
+        resource_map.make_all()
+        stack.output_map = OutputMap(resource_map, stack.template_dict, stack.stack_id)
+        exports.publish(backend, stack)
+        _status(stack, "CREATE_COMPLETE")
+    except Exception as error:
+        stack.output_map = OutputMap(resource_map, {}, stack.stack_id)
+        _status(stack, "ROLLBACK_IN_PROGRESS", _failure_reason(error))
+        # New resources are deleted on rollback whatever their DeletionPolicy, since they are empty.
+        failures = resource_map.remove_all(retained_too=True)
+        _status(stack, "ROLLBACK_FAILED" if failures else "ROLLBACK_COMPLETE", "; ".join(failures) or None)
+    finally:
+        resource_map.close()
+
+
+def _apply_template(stack: Stack, template: str, parameters: dict[str, Any], tags: dict[str, str] | None) -> None:
+    """Sets a stack's template, parameters and outputs; moto's change sets do not set outputs."""
+    stack.template = template
+    stack._parse_template()
+    stack.description = stack.template_dict.get("Description")
+    stack.parameters = parameters
+    if tags is not None:
+        stack.tags = tags
+    stack.output_map = OutputMap(stack.resource_map, stack.template_dict, stack.stack_id)
+
+
+def _status(stack: Stack, status: str, reason: str | None = None) -> None:
+    stack.status = status
+    stack.status_reason = reason
+    stack._add_stack_event(status, resource_status_reason=reason)
+
+
+def _failure_reason(error: Exception) -> str:
+    """The reason of a stack's failure, also for a defect, so that the stack reaches a final status."""
+    if not isinstance(error, ResourceFailed):
+        _log.exception("a stack failed with an unexpected error")
+    return reason(error)
+
+
+def _refuse_while_in_progress(stack: Stack) -> None:
+    if stack.status.endswith("_IN_PROGRESS") and stack.status != "REVIEW_IN_PROGRESS":
+        raise ValidationError(
+            message=f"Stack:{stack.stack_id} is in {stack.status} state and can not be updated or deleted until that has ended"
+        )
+
+
+def _check_template(template: dict[str, Any]) -> None:
+    unknown = [
+        f"{definition['Type']} ({name})"
+        for name, definition in template.get("Resources", {}).items()
+        if not resource_registry.supported(definition["Type"])
+    ]
+    if unknown:
+        raise ValidationError(
+            message=f"Template format error: the local account does not support these resource types: {', '.join(unknown)}"
+        )
+    unknown_functions = [
+        f"{function} ({name})"
+        for name, definition in template.get("Resources", {}).items()
+        for function in intrinsics.unknown({**definition, "Metadata": None})
+    ]
+    if unknown_functions:
+        raise ValidationError(
+            message=f"Template format error: the local account does not support these functions: {', '.join(unknown_functions)}"
+        )
+    unsupported_properties = [
+        f"{property_name} of AWS::Lambda::Function ({name})"
+        for name, definition in template.get("Resources", {}).items()
+        if definition["Type"] == "AWS::Lambda::Function" and name not in _emulated(template)
+        for property_name in functions.unsupported_properties(definition.get("Properties", {}))
+    ]
+    if unsupported_properties:
+        raise ValidationError(
+            message="Template format error: the local account supports Lambda functions in Python, without these properties: "
+            f"{', '.join(unsupported_properties)}"
+        )
+    unsupported = [
+        f"{property_name} of {definition['Type']} ({name})"
+        for name, definition in template.get("Resources", {}).items()
+        for property_name in resource_registry.unsupported(definition["Type"], definition.get("Properties", {}))
+    ]
+    if unsupported:
+        raise ValidationError(
+            message=f"Template format error: the local account does not support these properties: {', '.join(unsupported)}"
+        )
+
+
+def _emulated(template: dict[str, Any]) -> set[str]:
+    """The logical ids of the functions of custom resources that the account implements itself."""
+    return {
+        name
+        for definition in template["Resources"].values()
+        if definition["Type"].startswith("Custom::") and resource_registry.is_known(definition["Type"])
+        for name in references(definition["Properties"]["ServiceToken"])
+    }
+
+
+def _describe_change_set(self: CloudFormationResponse) -> ActionResult:
+    return ActionResult(_change_set(self))
+
+
+def _execute_change_set(self: CloudFormationResponse) -> EmptyResult:
+    self.cloudformation_backend.execute_change_set(_change_set(self).change_set_id)
+    return EmptyResult()
+
+
+def _delete_change_set(self: CloudFormationResponse) -> EmptyResult:
+    """DeleteChangeSet, which succeeds for a change set that does not exist: it has no error for that."""
+    with contextlib.suppress(ChangeSetNotFound):
+        del self.cloudformation_backend.change_sets[_change_set(self).change_set_id]
+    return EmptyResult()
+
+
+def _change_set(response: CloudFormationResponse) -> ChangeSet:
+    backend: Any = response.cloudformation_backend
+    change_set: ChangeSet = backend.change_set_of(
+        response._get_param("ChangeSetName"), response._get_param("StackName")
+    )
+    return change_set

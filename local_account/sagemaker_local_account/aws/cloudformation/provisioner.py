@@ -1,0 +1,297 @@
+"""The provisioner: creates a stack's resources in the order of their dependencies, updates them, and deletes them in reverse."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from moto.cloudformation.models import Event, cloudformation_backends
+from moto.cloudformation.parsing import ResourceMap, parse_and_create_resource, parse_and_update_resource
+from moto.ec2.models import ec2_backends
+from moto.ec2.models.core import TaggedEC2Resource
+from moto.stepfunctions import models as stepfunctions_models
+
+from sagemaker_local_account.aws.cloudformation import resource_registry
+from sagemaker_local_account.aws.log_failures import log_failure
+
+_log = logging.getLogger(__name__)
+
+
+class ResourceFailed(Exception):
+    """A resource could not be created, updated or deleted."""
+
+
+def _why(error: Exception, name: str, definition: dict[str, Any]) -> str:
+    """The reason of an error, of a property that moto has looked up and that the resource lacks in CloudFormation's sentence."""
+    [looked_up, *_] = error.args or ("",)
+    if type(error) is not KeyError or looked_up in (definition.get("Properties") or {}):
+        return reason(error)
+    return f"Properties validation failed for resource {name} with message: [#: required key [{looked_up}] not found]"
+
+
+class Resources(ResourceMap):
+    """A stack's resources, in the order of their creation."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._making: list[str] = []
+        # The thread that creates or updates the stack, in which looking a resource up creates it; None otherwise.
+        self._maker: int | None = None
+
+    def __iter__(self) -> Iterator[str]:
+        return iter([name for name in [*self._parsed_resources] if name in self._resource_json_map])
+
+    def __getitem__(self, key: str) -> Any:
+        if key in self._parsed_resources:
+            return self._parsed_resources[key]
+        definition = self._resource_json_map.get(key)
+        if definition is None or self._maker != threading.get_ident():
+            raise KeyError(key)
+        if key in self._making:
+            raise ResourceFailed(f"Circular dependency between resources: {[*self._making, key]}")
+        condition = definition.get("Condition")
+        if condition and not self.lazy_condition_map[condition]:
+            return None
+        self._making.append(key)
+        try:
+            for dependency in self._references_of(definition):
+                self[dependency]
+            return self._make(key, definition)
+        finally:
+            self._making.pop()
+
+    def _make(self, key: str, definition: dict[str, Any]) -> Any:
+        self._event(key, None, "CREATE_IN_PROGRESS")
+        try:
+            resource = parse_and_create_resource(
+                key, definition, self, account_id=self._account_id, region_name=self._region_name
+            )
+        except ResourceFailed:
+            raise
+        except Exception as error:
+            log_failure(_log, error, "%s was not created", key)
+            why = _why(error, key, definition)
+            self._event(key, None, "CREATE_FAILED", why)
+            raise ResourceFailed(f"{key} ({definition['Type']}): {why}") from error
+        self._parsed_resources[key] = resource
+        tags = {**self.tags, "aws:cloudformation:logical-id": key}
+        if isinstance(resource, TaggedEC2Resource):
+            ec2_backends[self._account_id][self._region_name].create_tags([resource.physical_resource_id], tags)
+        elif definition["Type"] == "AWS::StepFunctions::StateMachine":
+            stepfunctions_models.stepfunctions_backends[self._account_id][self._region_name].tag_resource(
+                resource.arn, tags
+            )
+        self._event(key, resource, "CREATE_COMPLETE")
+        return resource
+
+    def existing(self) -> list[Any]:
+        """Returns the resources that there are, those among them that an update has yet to delete."""
+        return [resource for resource in self._parsed_resources.values() if hasattr(resource, "logical_resource_id")]
+
+    def open(self, template: dict[str, Any], parameters: dict[str, Any]) -> None:
+        """Sets the template and its parameters; from now on looking a resource up creates it, until `close`."""
+        self._template = template
+        self._resource_json_map = template["Resources"]
+        self.input_parameters = parameters
+        self.tags["aws:cloudformation:stack-name"] = self._parsed_resources["AWS::StackName"]
+        self.tags["aws:cloudformation:stack-id"] = self.stack_id
+        self.resolved_parameters: dict[str, Any] = {}
+        self.load()
+        self._maker = threading.get_ident()
+
+    def close(self) -> None:
+        """Ends the creation of resources."""
+        self._maker = None
+
+    def make_all(self) -> None:
+        """Creates the missing resources one after the other.
+
+        CloudFormation creates resources concurrently as soon as their dependencies exist. Types whose creation on AWS can
+        precede that of related resources, and then fails, are created first.
+        """
+        for name in sorted(self._resource_json_map, key=self._is_made_later):
+            self[name]
+
+    def _is_made_later(self, name: str) -> bool:
+        return not resource_registry.is_created_first(self._resource_json_map[name]["Type"])
+
+    def change(self, template: dict[str, Any], parameters: dict[str, Any], before_removal: Callable[[], None]) -> None:
+        """Updates the resources to another template: adds, modifies, calls what may refuse the update, then removes."""
+        former = self._resource_json_map
+        modified = [
+            name for name in self.build_resource_diff(template, parameters)["Modify"] if name in self._parsed_resources
+        ]
+        self.open(template, parameters)
+        while modified:
+            modified += self._modify(modified.pop(0), former)
+        self.make_all()
+        before_removal()
+        gone = [name for name in self._made(former) if not self._wanted(name)]
+        failures = self._remove(gone, former, retained_too=False)
+        if failures:
+            raise ResourceFailed("; ".join(failures))
+
+    def _references_of(self, definition: dict[str, Any]) -> list[str]:
+        referred = references(definition)
+        return [name for name in self._resource_json_map if name in referred]
+
+    def _wanted(self, name: str) -> bool:
+        definition = self._resource_json_map.get(name)
+        if definition is None:
+            return False
+        condition = definition.get("Condition")
+        return not condition or bool(self.lazy_condition_map[condition])
+
+    def _modify(self, name: str, former: dict[str, Any]) -> list[str]:
+        """Updates or replaces a resource; returns the resources that refer to it if its id has changed."""
+        original = self._parsed_resources[name]
+        definition = self._resource_json_map[name]
+        for reference in self._references_of(definition):
+            self[reference]
+        self._event(name, original, "UPDATE_IN_PROGRESS")
+        try:
+            changed = self._updated(name, original, definition, former)
+        except ResourceFailed:
+            raise
+        except Exception as error:
+            log_failure(_log, error, "%s was not updated", name)
+            why = _why(error, name, definition)
+            self._event(name, original, "UPDATE_FAILED", why)
+            raise ResourceFailed(f"{name} ({definition['Type']}): {why}") from error
+        self._parsed_resources[name] = changed
+        self._event(name, changed, "UPDATE_COMPLETE")
+        if changed.physical_resource_id == original.physical_resource_id:
+            return []
+        return [
+            other
+            for other, its_definition in self._resource_json_map.items()
+            if other in self._parsed_resources and name in references(its_definition)
+        ]
+
+    def _updated(self, name: str, original: Any, definition: dict[str, Any], former: dict[str, Any]) -> Any:
+        if definition["Type"] == former[name]["Type"]:
+            try:
+                changed = parse_and_update_resource(
+                    name, definition, self, account_id=self._account_id, region_name=self._region_name
+                )
+            except NotImplementedError:
+                changed = None
+            if changed is not None:
+                return changed
+        # A type that cannot be updated is replaced.
+        del self._parsed_resources[name]
+        try:
+            changed = self._make(name, definition)
+        except ResourceFailed:
+            self._parsed_resources[name] = original
+            raise
+        if not _retained(former[name], "UpdateReplacePolicy"):
+            self._delete(name, original, former[name])
+        return changed
+
+    def remove_all(self, *, retained_too: bool = False) -> list[str]:
+        """Deletes all resources in reverse order; returns the reasons of failures."""
+        return self._remove(self._made(self._resource_json_map), self._resource_json_map, retained_too=retained_too)
+
+    def _made(self, definitions: dict[str, Any]) -> list[str]:
+        return [name for name in self._parsed_resources if name in definitions]
+
+    def _remove(self, names: list[str], definitions: dict[str, Any], *, retained_too: bool) -> list[str]:
+        failures: list[str] = []
+        kept: set[str] = set()
+        for name in reversed(names):
+            resource = self._parsed_resources[name]
+            definition = definitions[name]
+            if any(name in references(definitions[other]) for other in kept):
+                # A resource that refers to it could not be deleted.
+                kept.add(name)
+                continue
+            if _retained(definition, "DeletionPolicy") and not retained_too:
+                self._event(name, resource, "DELETE_SKIPPED", definition=definition)
+                del self._parsed_resources[name]
+                continue
+            try:
+                self._delete(name, resource, definition)
+            except Exception as error:
+                log_failure(_log, error, "%s was not deleted", name)
+                self._event(name, resource, "DELETE_FAILED", reason(error), definition=definition)
+                failures.append(f"{name} ({definition['Type']}): {reason(error)}")
+                kept.add(name)
+            else:
+                del self._parsed_resources[name]
+        return failures
+
+    def _delete(self, name: str, resource: Any, definition: dict[str, Any]) -> None:
+        self._event(name, resource, "DELETE_IN_PROGRESS", definition=definition)
+        delete = resource_registry.deletion_of(resource)
+        if delete is not None:
+            delete(resource, self._account_id, self._region_name)
+        elif hasattr(resource, "delete") or not hasattr(
+            type(resource).delete_from_cloudformation_json, "__isabstractmethod__"
+        ):
+            self._delete_resource(resource, definition)
+        else:
+            raise ResourceFailed(f"the local account cannot delete {definition['Type']}")
+        self._event(name, resource, "DELETE_COMPLETE", definition=definition)
+
+    def _event(
+        self,
+        name: str,
+        resource: Any,
+        status: str,
+        reason: str | None = None,
+        definition: dict[str, Any] | None = None,
+    ) -> None:
+        backend = cloudformation_backends[self._account_id][self._region_name]
+        stack = backend.stacks.get(self.stack_id)
+        if stack is None:
+            return
+        definition = definition or self._resource_json_map[name]
+        stack.events.append(
+            Event(
+                stack_id=self.stack_id,
+                stack_name=stack.name,
+                logical_resource_id=name,
+                physical_resource_id=str(getattr(resource, "physical_resource_id", "") or ""),
+                resource_type=definition["Type"],
+                resource_status=status,
+                resource_status_reason=reason,
+                resource_properties=None,
+            )
+        )
+
+
+def references(value: Any) -> set[str]:
+    """Returns the logical ids that a definition refers to."""
+    if isinstance(value, list):
+        return set().union(*(references(item) for item in value))
+    if not isinstance(value, dict):
+        return set()
+    found = set(_listed(value.get("DependsOn")))
+    for name, item in value.items():
+        if name == "Ref" and isinstance(item, str):
+            found.add(item)
+        elif name == "Fn::GetAtt":
+            found.add(item[0] if isinstance(item, list) else str(item).partition(".")[0])
+        elif name == "Fn::Sub":
+            text = item[0] if isinstance(item, list) else item
+            found |= {part.split("}")[0].split(".")[0] for part in text.split("${")[1:]}
+        found |= references(item)
+    return found
+
+
+def _retained(definition: dict[str, Any], policy: str) -> bool:
+    return definition.get(policy) in ("Retain", "RetainExceptOnCreate", "Snapshot")
+
+
+def reason(error: Exception) -> str:
+    """Returns an error's message, or its class."""
+    return str(getattr(error, "message", None) or error) or type(error).__name__
+
+
+def _listed(value: Any) -> list[str]:
+    if value is None:
+        return []
+    return [value] if isinstance(value, str) else list(value)

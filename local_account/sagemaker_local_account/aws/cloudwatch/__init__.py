@@ -1,0 +1,1 @@
+"""CloudWatch: alarms, which moto stores and never evaluates."""

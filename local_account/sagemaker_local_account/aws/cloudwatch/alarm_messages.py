@@ -1,0 +1,110 @@
+"""The messages of an alarm's state change, to its SNS topics and to the default event bus.
+
+Source: "Amazon SNS notification of an alarm" and "CloudWatch Alarm State Change" in AWS's documentation.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from datetime import UTC
+from functools import cache
+from typing import Any
+
+from moto.sns.models import sns_backends
+
+from sagemaker_local_account.aws.cloudwatch import alarms
+from sagemaker_local_account.aws.events import bus
+from sagemaker_local_account.aws.log_failures import log_failure
+from sagemaker_local_account.core.service_models import loader
+
+_log = logging.getLogger(__name__)
+
+_LONGEST_SUBJECT = 100
+
+
+def send(alarm: Any, former: dict[str, Any], state: dict[str, Any]) -> None:
+    """Sends the event and the notifications of a state change.
+
+    Args:
+        alarm: moto's.
+        former: the former state: value, reason, reasonData and timestamp.
+        state: the new state.
+    """
+    _log.info("alarm %s: %s -> %s: %s", alarm.name, former["value"], state["value"], state["reason"])
+    bus.put_event(alarm.alarm_arn, "aws.cloudwatch", "CloudWatch Alarm State Change", _detail(alarm, former, state))
+    if not alarm.actions_enabled:
+        return
+    actions = {
+        alarms.ALARM: alarm.alarm_actions,
+        alarms.OK: alarm.ok_actions,
+        alarms.INSUFFICIENT_DATA: alarm.insufficient_data_actions,
+    }
+    for topic in actions[state["value"]]:
+        _publish(topic, alarm, former, state)
+
+
+def _publish(topic: str, alarm: Any, former: dict[str, Any], state: dict[str, Any]) -> None:
+    _, _, _, region, account, *_ = topic.split(":")
+    message = _notification(alarm, former, state)
+    subject = f'{state["value"]}: "{alarm.name}" in {message["Region"]}'[:_LONGEST_SUBJECT]
+    try:
+        sns_backends[account][region].publish(json.dumps(message), topic, subject=subject)
+    except Exception as error:
+        log_failure(_log, error, "alarm %s: not published to %s", alarm.name, topic)
+
+
+def _notification(alarm: Any, former: dict[str, Any], state: dict[str, Any]) -> dict[str, Any]:
+    _, _, _, region, account, *_ = alarm.alarm_arn.split(":")
+    return {
+        "AlarmName": alarm.name,
+        "AlarmDescription": alarm.description,
+        "AWSAccountId": account,
+        "AlarmConfigurationUpdatedTimestamp": alarms.stamp(alarm.configuration_updated_timestamp.replace(tzinfo=UTC)),
+        "NewStateValue": state["value"],
+        "NewStateReason": state["reason"],
+        "StateChangeTime": state["timestamp"],
+        "Region": _region_in_words(region),
+        "AlarmArn": alarm.alarm_arn,
+        "OldStateValue": former["value"],
+        "OKActions": alarm.ok_actions,
+        "AlarmActions": alarm.alarm_actions,
+        "InsufficientDataActions": alarm.insufficient_data_actions,
+        "Trigger": {
+            "MetricName": alarm.metric_name,
+            "Namespace": alarm.namespace,
+            "StatisticType": "Statistic",
+            "Statistic": alarm.statistic.upper(),
+            "Unit": alarm.unit,
+            "Dimensions": [{"value": dimension.value, "name": dimension.name} for dimension in alarm.dimensions],
+            "Period": alarm.period,
+            "EvaluationPeriods": alarm.evaluation_periods,
+            "DatapointsToAlarm": alarm.datapoints_to_alarm or alarm.evaluation_periods,
+            "ComparisonOperator": alarm.comparison_operator,
+            "Threshold": alarm.threshold,
+            "TreatMissingData": alarm.treat_missing_data or "missing",
+            "EvaluateLowSampleCountPercentile": "",
+        },
+    }
+
+
+def _detail(alarm: Any, former: dict[str, Any], state: dict[str, Any]) -> dict[str, Any]:
+    metric = {
+        "namespace": alarm.namespace,
+        "name": alarm.metric_name,
+        "dimensions": {dimension.name: dimension.value for dimension in alarm.dimensions},
+    }
+    stat = {"metric": metric, "period": alarm.period, "stat": alarm.statistic}
+    configuration: dict[str, Any] = {"metrics": [{"id": "m1", "metricStat": stat, "returnData": True}]}
+    if alarm.description:
+        configuration["description"] = alarm.description
+    return {"alarmName": alarm.name, "configuration": configuration, "previousState": former, "state": state}
+
+
+@cache
+def _region_in_words(region: str) -> str:
+    """The region's name, such as `US East (N. Virginia)`."""
+    for partition in loader().load_data("endpoints")["partitions"]:
+        if region in partition["regions"]:
+            return str(partition["regions"][region]["description"])
+    return region

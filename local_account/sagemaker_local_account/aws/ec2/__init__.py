@@ -1,0 +1,1 @@
+"""EC2: networks, in CloudFormation."""

@@ -1,0 +1,1 @@
+"""EventBridge: rules, patterns, targets, and what they invoke."""

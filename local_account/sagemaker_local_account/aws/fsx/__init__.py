@@ -1,0 +1,1 @@
+"""FSx for Lustre: file systems that are linked to S3."""

@@ -1,0 +1,1 @@
+"""CloudWatch Logs: filters, and a limit on memory."""

@@ -1,0 +1,1 @@
+"""EventBridge Scheduler: schedules, which moto stores and never invokes."""

@@ -1,0 +1,1 @@
+"""SNS: delivery to queues and to endpoints of this machine."""

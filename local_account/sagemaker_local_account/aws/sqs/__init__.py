@@ -1,0 +1,1 @@
+"""SQS: queues, in CloudFormation."""

@@ -1,0 +1,1 @@
+"""SSM: parameters, in CloudFormation."""

@@ -1,0 +1,14 @@
+"""What requests to SSM are authorized by."""
+
+from __future__ import annotations
+
+from sagemaker_local_account.iam.service_authorization import ServiceAuthorization
+
+AUTHORIZATION = ServiceAuthorization(
+    "ssm",
+    resources={
+        "GetParameter": "parameter/{Name.without_slash}",
+        "GetParameters": "parameter/{Names.without_slash}",
+        "PutParameter": "parameter/{Name.without_slash}",
+    },
+)

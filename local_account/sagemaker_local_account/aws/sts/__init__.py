@@ -1,0 +1,1 @@
+"""STS: sessions of roles, with which the account's services act."""

@@ -1,1 +1,0 @@
-"""CloudFormation's resource types, a module for each service."""

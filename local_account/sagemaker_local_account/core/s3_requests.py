@@ -1,0 +1,145 @@
+"""What an S3 request does, which follows from method, path and query: S3's protocol has no operation name."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, NamedTuple
+from urllib.parse import parse_qs, unquote, urlsplit
+from xml.etree import ElementTree
+
+from sagemaker_local_account.core.request_body import body_of
+
+if TYPE_CHECKING:
+    from _typeshed.wsgi import WSGIEnvironment
+
+FORM_HEAD_BYTES = 64 * 1024  # of a browser's upload, in which its fields are
+# Subresources of buckets and objects, by the query parameter that names them.
+BUCKET_PARTS = {
+    "accelerate": "AccelerateConfiguration",
+    "acl": "BucketAcl",
+    "analytics": "AnalyticsConfiguration",
+    "cors": "BucketCORS",
+    "encryption": "EncryptionConfiguration",
+    "intelligent-tiering": "IntelligentTieringConfiguration",
+    "inventory": "InventoryConfiguration",
+    "lifecycle": "LifecycleConfiguration",
+    "location": "BucketLocation",
+    "logging": "BucketLogging",
+    "metrics": "MetricsConfiguration",
+    "notification": "BucketNotification",
+    "object-lock": "BucketObjectLockConfiguration",
+    "ownershipControls": "BucketOwnershipControls",
+    "policy": "BucketPolicy",
+    "policyStatus": "BucketPolicyStatus",
+    "publicAccessBlock": "BucketPublicAccessBlock",
+    "replication": "ReplicationConfiguration",
+    "requestPayment": "BucketRequestPayment",
+    "tagging": "BucketTagging",
+    "versioning": "BucketVersioning",
+    "website": "BucketWebsite",
+}
+OBJECT_PARTS = {
+    "acl": "ObjectAcl",
+    "attributes": "ObjectAttributes",
+    "legal-hold": "ObjectLegalHold",
+    "retention": "ObjectRetention",
+    "tagging": "ObjectTagging",
+    "torrent": "ObjectTorrent",
+}
+_VERBS = {"GET": "Get", "HEAD": "Get", "PUT": "Put", "DELETE": "Delete"}
+# Of a bucket's subresources, only these have a separate action for deletion; the others are deleted by the Put action. Of an
+# object's, these have no separate action for a version ("Required permissions for Amazon S3 API operations").
+_DELETED = ("BucketPolicy", "BucketWebsite")
+_OF_ALL_VERSIONS = ("ObjectLegalHold", "ObjectRetention")
+
+
+class Action(NamedTuple):
+    """An IAM action on a resource, with the values of condition keys."""
+
+    action: str
+    resource: str = "*"
+    context: Mapping[str, tuple[str, ...]] = {}
+
+
+def actions_of(environ: WSGIEnvironment) -> list[Action]:
+    """Returns the IAM actions of one request; CopyObject also requires s3:GetObject on its source."""
+    method = environ["REQUEST_METHOD"]
+    bucket, key = bucket_and_key(environ)
+    query = parse_qs(environ.get("QUERY_STRING", ""), keep_blank_values=True)
+    if not bucket:
+        return [Action("s3:ListAllMyBuckets")]
+    arn = f"arn:aws:s3:::{bucket}"
+    if method == "POST" and "delete" in query:
+        return [Action("s3:DeleteObject", f"{arn}/{name}") for name in _keys_to_delete(environ)]
+    if not key:
+        form = environ.get("CONTENT_TYPE", "").startswith("multipart/form-data")
+        if method == "POST" and form:  # a browser's upload, whose key is a field
+            return [Action("s3:PutObject", f"{arn}/{form_fields(environ).get('key', '*')}")]
+        return [_of_bucket(method, arn, query)]
+    calls = [Action(_of_object(method, query), f"{arn}/{key}", _encryption(environ))]
+    if source := environ.get("HTTP_X_AMZ_COPY_SOURCE"):
+        calls.append(Action("s3:GetObject", f"arn:aws:s3:::{unquote(source).lstrip('/').partition('?')[0]}"))
+    return calls
+
+
+def form_fields(environ: WSGIEnvironment) -> dict[str, str]:
+    """Returns the text fields that precede the file in a browser's upload; the body is put back for the next reader."""
+    body = body_of(environ)
+    head = body[:FORM_HEAD_BYTES].decode("utf-8", "replace")
+    found = re.findall(r'form-data; name="([^"]+)"\r\n(?:[^\r\n]+\r\n)*\r\n([^\r\n]*)\r\n', head)
+    return {name.lower(): value for name, value in found}
+
+
+def bucket_and_key(environ: WSGIEnvironment) -> tuple[str, str]:
+    """Returns bucket and key of a path-style or virtual-hosted-style request."""
+    path = unquote(urlsplit(environ["REQUEST_URI"]).path).removeprefix("/")
+    host = environ.get("HTTP_HOST", "").partition(":")[0]
+    named = re.fullmatch(r"(.+)\.localhost", host, re.IGNORECASE)
+    if named and not re.fullmatch(r"s3([.-][a-z0-9-]+)?", named[1]):
+        return re.sub(r"\.s3([.-][a-z0-9-]+)?$", "", named[1]), path
+    bucket, _, key = path.partition("/")
+    return bucket, key
+
+
+def _of_bucket(method: str, arn: str, query: dict[str, list[str]]) -> Action:
+    for name, part in BUCKET_PARTS.items():
+        if name in query:
+            verb = "Put" if method == "DELETE" and part not in _DELETED else _VERBS.get(method, method)
+            return Action(f"s3:{verb}{part}", arn)
+    if method == "PUT":
+        return Action("s3:CreateBucket", arn)
+    if method == "DELETE":
+        return Action("s3:DeleteBucket", arn)
+    action = "ListBucketVersions" if "versions" in query else "ListBucketMultipartUploads" if "uploads" in query else ""
+    context = {f"s3:{name}": (query[name][0],) for name in ("prefix", "delimiter") if name in query}
+    return Action(f"s3:{action or 'ListBucket'}", arn, context)
+
+
+def _of_object(method: str, query: dict[str, list[str]]) -> str:
+    version = "Version" if "versionId" in query else ""
+    for name, part in OBJECT_PARTS.items():
+        if name in query:
+            of_version = "" if part in _OF_ALL_VERSIONS else version
+            return f"s3:{_VERBS.get(method, method)}{part.replace('Object', f'Object{of_version}', 1)}"
+    if "uploadId" in query and method in ("GET", "DELETE"):
+        return "s3:ListMultipartUploadParts" if method == "GET" else "s3:AbortMultipartUpload"
+    if method in ("PUT", "POST"):
+        if "select" in query:
+            return "s3:GetObject"
+        return "s3:RestoreObject" if "restore" in query else "s3:PutObject"
+    return f"s3:{_VERBS.get(method, method)}Object{version}"
+
+
+def _encryption(environ: WSGIEnvironment) -> dict[str, tuple[str, ...]]:
+    names = ("x-amz-server-side-encryption", "x-amz-server-side-encryption-aws-kms-key-id")
+    values = {name: environ.get(f"HTTP_{name.upper().replace('-', '_')}") for name in names}
+    return {f"s3:{name}": (value,) for name, value in values.items() if value}
+
+
+def _keys_to_delete(environ: WSGIEnvironment) -> list[str]:
+    body = body_of(environ)
+    try:
+        return [element.text or "" for element in ElementTree.fromstring(body).iter() if element.tag.endswith("Key")]
+    except ElementTree.ParseError:  # S3 itself rejects it
+        return ["*"]

@@ -1,1 +1,0 @@
-"""EventBridge, SNS, CloudWatch's alarms, metrics and logs."""
