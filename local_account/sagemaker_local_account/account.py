@@ -72,6 +72,8 @@ class LocalAccount:
             seed of each job, its name. `jobs.host_seed` sets it later. Relaxed fidelity keeps the groups' order without one.
         limits: the memory, processes and disk of each host of a job (docs/local-account.md).
         enforce_iam: evaluate the permissions of roles and users (docs/permissions.md); without it every call is allowed.
+        scp: files with a service control policy for each level of the organization that the account is in; a level whose policy
+            only denies has FullAWSAccess too.
         rates: throttle calls at the rates of a new AWS account (docs/many-jobs.md).
         regions: such as ["eu-west-1", "us-east-1"]; the first is the default of clients. Requests for other regions are rejected.
         web: serve the web page, whose address is ``description.web_url``.
@@ -87,6 +89,7 @@ class LocalAccount:
         host_seed: int | None = None,
         limits: Limits | None = None,
         enforce_iam: bool = True,
+        scp: Sequence[Path] = (),
         rates: bool = False,
         regions: Sequence[str] = (REGION,),
         web: bool = False,
@@ -103,8 +106,10 @@ class LocalAccount:
         self._rates = rates
         self._web = web
         # Imported here, with botocore, which `local-account run` in a second terminal does not need.
+        from sagemaker_local_account.aws.iam.organization import levels_of
         from sagemaker_local_account.iam.regions import validated
 
+        self._organization = levels_of(scp)
         self._regions = validated(regions)
         self._lock: IO[str] | None = None
         self._server: BaseWSGIServer | None = None
@@ -232,6 +237,7 @@ class LocalAccount:
                 host_seed=self._host_seed,
                 limits=self._limits,
                 enforce_iam=self._enforce_iam,
+                organization=self._organization,
                 rates=self._rates,
                 environment=self.environment,
             )

@@ -43,6 +43,7 @@ class Options:
     host_seed: int | None
     limits: Limits
     enforce_iam: bool
+    scp: list[Path]
     rates: bool
     regions: list[str]
     web: bool
@@ -59,6 +60,7 @@ class Options:
             host_seed=self.host_seed,
             limits=self.limits,
             enforce_iam=self.enforce_iam,
+            scp=self.scp,
             rates=self.rates,
             regions=self.regions,
             web=self.web,
@@ -120,6 +122,13 @@ EnforceIam = Annotated[
     bool,
     typer.Option(help="Evaluate the permissions of every role and user, as AWS does; or allow every call."),
 ]
+ServiceControlPolicies = Annotated[
+    list[Path] | None,
+    typer.Option(
+        metavar="FILE",
+        help="A service control policy of the account's organization, by which roles and users are bound; one for each level.",
+    ),
+]
 Rates = Annotated[bool, typer.Option("--rates", help="Throttle calls at the rates of a new AWS account.")]
 
 Web = Annotated[bool, typer.Option(help="Serve a web page that shows what the account has, on a port of its own.")]
@@ -155,6 +164,7 @@ def start(
     host_processes: HostProcesses = Limits.processes,
     host_disk: HostDisk = Limits.disk,
     enforce_iam: EnforceIam = True,
+    scp: ServiceControlPolicies = None,
     rates: Rates = False,
     region: Regions = None,
     web: Web = True,
@@ -178,6 +188,7 @@ def start(
     ]
     given += [f"--host-disk={host_disk}", *([] if enforce_iam else ["--no-enforce-iam"])]
     given += ["--rates"] if rates else []
+    given += [f"--scp={it.absolute()}" for it in scp or []]
     given += [] if host_seed is None else [f"--host-seed={host_seed}"]
     given += [] if web else ["--no-web"]
     given += [f"--devices={it}" for it in devices or []] + [f"--region={it}" for it in region or []]
@@ -191,6 +202,7 @@ def start(
         host_seed,
         limits,
         enforce_iam,
+        scp or [],
         rates,
         region or [REGION],
         web,

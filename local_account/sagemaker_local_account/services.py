@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -55,6 +55,7 @@ from sagemaker_local_account.http.dispatch import MotoServices, UnknownService
 from sagemaker_local_account.http.rates import RateLimits
 from sagemaker_local_account.iam.authentication import KEY, REGION, SERVICE, IssuedKey
 from sagemaker_local_account.iam.authorizer import Authorizer, Caller, IamEnforcement
+from sagemaker_local_account.iam.policies import Document
 from sagemaker_local_account.iam.regions import RegionCheck
 from sagemaker_local_account.images.image_store import ImageStore
 from sagemaker_local_account.runtime import leftovers
@@ -81,6 +82,7 @@ class Services:
         host_seed: deals the numbers of hosts to instance groups; None for a seed of each job, its name.
         limits: the memory, processes and disk of hosts.
         enforce_iam: whether to evaluate permissions.
+        organization: the service control policies of each level of the account's organization.
         rates: whether to throttle calls at all rates that AWS is known to have.
         environment: returns the environment of the account's clients.
     """
@@ -96,6 +98,7 @@ class Services:
         host_seed: int | None,
         limits: Limits,
         enforce_iam: bool,
+        organization: Sequence[Sequence[Document]],
         rates: bool,
         environment: Callable[[], Mapping[str, str]],
     ) -> None:
@@ -108,7 +111,9 @@ class Services:
         self._account, self._state, self._faults = account, state, faults
         self._rates = RateLimits(account.regions, all_rates=rates)
         first = Location(account.account_id, account.region)
-        self.authorizer = Authorizer(first, AUTHORIZATIONS, self._tags_of, enforced=enforce_iam)
+        self.authorizer = Authorizer(
+            first, AUTHORIZATIONS, self._tags_of, organization=organization, enforced=enforce_iam
+        )
         self._sessions = sts.RoleSessions(self.authorizer)
         self._clients = clients.Clients(account.endpoint_url)
         self._root_keys = {

@@ -274,5 +274,5 @@ def test_a_service_job_becomes_a_training_job_of_the_account(shell: ShellJobs) -
 
 
 def test_an_operation_of_container_jobs_is_refused_by_name(shell: ShellJobs) -> None:
-    with pytest.raises(ClientError, match="the local account does not have Batch's submitjob"):
+    with pytest.raises(ClientError, match="the local account does not have Batch's SubmitJob"):
         shell.client("batch").submit_job(jobName="digits", jobQueue="teams", jobDefinition="digits")

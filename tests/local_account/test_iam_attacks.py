@@ -183,11 +183,37 @@ def test_a_role_is_assumed_by_whom_its_trust_policy_names_and_nobody_else(runnin
     assumed(powerless.client("sts"), of_another)()
 
 
-def test_session_policies_by_their_arns_are_refused_since_they_are_not_evaluated(running: Running) -> None:
+def test_a_session_may_do_what_one_of_its_policies_allows_inline_or_by_arn_and_nothing_else(running: Running) -> None:
     role = Role(running, "sessions", ADMIN)
-    target = trusting(running, "target-of-sessions", trust({"AWS": ACCOUNT}))
-    policies = [{"arn": "arn:aws:iam::aws:policy/ReadOnlyAccess"}]
-    code, message = code_and_message(assumed(role.client("sts"), target, PolicyArns=policies))
+    by_arn = running.client("iam").create_policy(PolicyName="topics", PolicyDocument=document(allow("sns:ListTopics")))
+    arns = [by_arn["Policy"]["Arn"], "arn:aws:iam::aws:policy/AWSStepFunctionsReadOnlyAccess"]
+    session = {"PolicyArns": [{"arn": arn} for arn in arns], "Policy": document(allow("sqs:ListQueues"))}
+    role.client("sns", **session).list_topics()
+    role.client("sqs", **session).list_queues()
+    role.client("stepfunctions", **session).list_state_machines()
+    code, message = code_and_message(lambda: role.client("sns", **session).create_topic(Name="more"))
+    assert (code, "because no session policy allows" in message) == ("AccessDenied", True)
+    role.client("sns").create_topic(Name="more")
+
+
+@pytest.mark.parametrize(
+    ("arns", "code"),
+    [
+        (["arn:aws:iam::123456789012:policy/missing"], "MalformedPolicyDocument"),
+        (["arn:aws:iam::aws:policy/ReadOnlyAccess"] * 11, "ValidationError"),
+    ],
+)
+def test_a_session_with_policies_that_the_account_has_not_or_too_many_is_refused(
+    running: Running, arns: list[str], code: str
+) -> None:
+    role = Role(running, f"refused-{len(arns)}", ADMIN)
+    assert code_and_message(lambda: role.client("sns", PolicyArns=[{"arn": arn} for arn in arns]))[0] == code
+
+
+def test_policies_by_arn_are_refused_for_sessions_that_do_not_take_them_here(running: Running) -> None:
+    sts = Role(running, "federating", ADMIN).client("sts")
+    federated = {"Name": "person", "PolicyArns": [{"arn": "arn:aws:iam::aws:policy/ReadOnlyAccess"}]}
+    code, message = code_and_message(lambda: sts.get_federation_token(**federated))
     assert (code, "PolicyArns of a session are not evaluated" in message) == ("AccessDenied", True)
 
 

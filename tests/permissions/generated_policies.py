@@ -81,6 +81,7 @@ class Case:
     of_resource: dict[str, Any] | None
     boundary: dict[str, Any] | None
     session: dict[str, Any] | None
+    organization: list[list[dict[str, Any]]] = field(default_factory=list)
     resource: str = field(init=False)
 
     def __post_init__(self) -> None:
@@ -120,7 +121,13 @@ class Drawn:
             of_resource,
             boundary=self._policy(action) if self._often(0.2) else None,
             session=self._policy(action) if not is_user and self._often(0.2) else None,
+            organization=[self._level(action) for _ in range(self._one(1, 2))] if self._often(0.2) else [],
         )
+
+    def _level(self, action: str) -> list[dict[str, Any]]:
+        """The service control policies of a level of an organization, most of which have FullAWSAccess."""
+        full = {"Version": "2012-10-17", "Statement": [{"Effect": "Allow", "Action": "*", "Resource": "*"}]}
+        return [self._policy(action), *([full] if self._often(0.6) else [])]
 
     def _context(self, action: str, is_user: bool) -> dict[str, str | list[str]]:
         context: dict[str, str | list[str]] = {

@@ -33,7 +33,13 @@ def simulated(cases: list[Case]) -> list[dict[str, Any]]:
         given = {
             "request": request,
             "identityPolicies": [{"name": str(n), "policy": policy} for n, policy in enumerate(case.identity)],
-            "serviceControlPolicies": [],
+            "serviceControlPolicies": [
+                {
+                    "orgIdentifier": str(n),
+                    "policies": [{"name": f"{n}-{number}", "policy": policy} for number, policy in enumerate(level)],
+                }
+                for n, level in enumerate(case.organization)
+            ],
             "resourceControlPolicies": [],
             "resourcePolicy": case.of_resource,
             "permissionBoundaryPolicies": [{"name": "boundary", "policy": case.boundary}] if case.boundary else None,
@@ -58,6 +64,7 @@ def ours(case: Case, ignored: list[str]) -> str | None:
         {str(number): document for number, document in enumerate(case.identity)},
         [case.boundary] if case.boundary else None,
         [case.session] if case.session else None,
+        case.organization,
     )
     call = Call(case.action, case.resource, {"aws:resourcetag/": (), **context})
     try:

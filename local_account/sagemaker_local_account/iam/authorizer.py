@@ -45,7 +45,8 @@ class Caller:
         kind: the value of aws:PrincipalType: "Account", "AssumedRole" or "User".
         policies: its identity-based policies: inline ones by name, managed ones by ARN.
         boundary: its permissions boundary; None without one.
-        session: its session policy; None without one.
+        session: its session policies, inline and managed; None without one.
+        organization: the service control policies of each level of the organization, from the root to the account.
     """
 
     arn: str
@@ -54,6 +55,7 @@ class Caller:
     policies: Mapping[str, Document] = field(default_factory=dict)
     boundary: Sequence[Document] | None = None
     session: Sequence[Document] | None = None
+    organization: Sequence[Sequence[Document]] = ()
 
     @property
     def is_root(self) -> bool:
@@ -61,6 +63,7 @@ class Caller:
         return self.kind == "Account"
 
 
+MANAGED = "managed_policies"  # the attribute of moto's AssumedRole with the documents of its managed session policies
 _ON_TRUST = frozenset({"sts:AssumeRole", "sts:TagSession", "sts:SetSourceIdentity"})  # by the trust policy of the role
 
 
@@ -81,6 +84,7 @@ class Authorizer:
         location: the account, and the region of calls whose resource names none.
         services: what the requests of each service are authorized by, by signing names.
         tags_of: returns the tags of the resource of an ARN; None for one whose tags are not known here.
+        organization: the service control policies of each level of the organization that the account is in.
         enforced: False allows every call.
     """
 
@@ -90,8 +94,10 @@ class Authorizer:
         services: Mapping[str, ServiceAuthorization],
         tags_of: Callable[[str], Mapping[str, str] | None],
         *,
+        organization: Sequence[Sequence[Document]] = (),
         enforced: bool,
     ) -> None:
+        self._organization = organization
         self._location = location
         self._services = services
         self._by_prefix = {of.prefix: of for of in services.values()}
@@ -115,7 +121,7 @@ class Authorizer:
         # Global services are in us-east-1 (IAM's guide, aws:RequestedRegion).
         region = "us-east-1" if service in WITHOUT_REGION - {"sts"} else environ[REGION]
         calls = api_calls.calls_of(environ, service, replace(self._location, region=environ[REGION]), self._services)
-        if service == "sts" and b"PolicyArns.member" in body_of(environ):
+        if service == "sts" and calls[0].action != "sts:AssumeRole" and b"PolicyArns.member" in body_of(environ):
             raise AccessDenied(
                 caller, calls[0], "because PolicyArns of a session are not evaluated by the local account"
             )
@@ -146,7 +152,8 @@ class Authorizer:
             identity=role.arn,
             kind="AssumedRole",
             policies=_named_documents_of(role),
-            boundary=[json.loads(_document(iam.get_policy(boundary)))] if boundary else None,
+            boundary=[json.loads(document_of(iam.get_policy(boundary)))] if boundary else None,
+            organization=self._organization,
         )
 
     def caller(self, access_key_id: str, root_key_id: str) -> Caller:
@@ -163,7 +170,8 @@ class Authorizer:
                 caller = self.role(session.role_arn, session.session_name)
             except LookupError:  # the role was deleted since
                 return Caller(session.arn, session.role_arn, "AssumedRole")  # without policies, so nothing is allowed
-            return replace(caller, session=[json.loads(session.policy)] if session.policy else None)
+            given = [*filter(None, [session.policy]), *getattr(session, MANAGED, ())]
+            return replace(caller, session=[json.loads(text) for text in given] or None)
         return self.user(iam_backends[self._location.account]["aws"].access_keys[access_key_id].user_name)
 
     def user(self, name: str) -> Caller:
@@ -190,7 +198,8 @@ class Authorizer:
                 **_named_documents_of(user),
                 **{f"{g.name}: {name}": it for g in groups for name, it in _named_documents_of(g).items()},
             },
-            boundary=[json.loads(_document(iam.get_policy(boundary)))] if boundary else None,
+            boundary=[json.loads(document_of(iam.get_policy(boundary)))] if boundary else None,
+            organization=self._organization,
         )
 
     def principal(self, arn: str) -> Caller:
@@ -205,18 +214,11 @@ class Authorizer:
 
     def check_trust(self, role_arn: str, service: str, source_arn: str) -> None:
         """Raises LookupError unless the role exists and its trust policy allows the service to assume it for ``source_arn``."""
-        from moto.iam.models import iam_backends
-
         self.role(role_arn, service)
-        role = iam_backends[self._location.account]["aws"].get_role_by_arn(role_arn)
-        call = Call(
-            "sts:AssumeRole",
-            role_arn,
-            {"aws:sourceaccount": (self._location.account,), "aws:sourcearn": (source_arn,)},
-        )
-        trust = json.loads(role.assume_role_policy_document)
+        source = {"aws:sourceaccount": (self._location.account,), "aws:sourcearn": (source_arn,)}
+        call, trust = Call("sts:AssumeRole", role_arn, source), self._trust(role_arn)
         try:
-            allowed = effect_of([trust], call, _of_service(service)) == "Allow"
+            allowed = effect_of([trust] if trust else [], call, _of_service(service)) == "Allow"
         except UnsupportedCondition as error:
             raise LookupError(f"{error} in the trust policy of {role_arn} is not evaluated here") from None
         if not allowed:
@@ -348,6 +350,8 @@ class Authorizer:
         policy = self._policy_of(made)
         named |= {} if policy is None else {f"the policy of {made.resource}": policy}
         named |= {f"permissions boundary {number}": it for number, it in enumerate(caller.boundary or (), 1)}
+        levels = enumerate(caller.organization, 1)
+        named |= {f"service control policy {n}": it for n, level in levels for it in level}
         named |= {f"session policy {number}": it for number, it in enumerate(caller.session or (), 1)}
         return {"principal": caller.identity, **explanation(named, made, self._why_denied(caller, made))}
 
@@ -370,9 +374,13 @@ def why_denied(caller: Caller, call: Call, of_resource: Sequence[Document]) -> s
     assumes = call.action in _ON_TRUST
     own = effect_of(caller.policies.values(), call)
     theirs = effect_of(of_resource, call, lambda statement: _names(statement, caller, account_too=True))
-    for effect, kind in ((own, "an identity-based policy"), (theirs, "a resource-based policy")):
+    levels = [effect_of(level, call) for level in caller.organization]
+    every = (*((level, "a service control policy") for level in levels), (own, "an identity-based policy"))
+    for effect, kind in (*every, (theirs, "a resource-based policy")):
         if effect == "Deny":
             return f"with an explicit deny in {kind}"
+    if None in levels:  # each level must allow the action ("SCP evaluation")
+        return f"because no service control policy {because}"
     if theirs is None and (assumes or call.resource.startswith("arn:aws:kms:")):
         # The policy of a key, and a role's trust, must allow the call, or delegate to the account's identity-based policies.
         return f"because no resource-based policy {because}"
@@ -422,13 +430,13 @@ class IamEnforcement:
 
 def _named_documents_of(holder: Any) -> dict[str, Document]:
     """The inline policies of moto's role, user or group by name, and the managed ones by ARN."""
-    managed = {arn: _document(policy) for arn, policy in holder.managed_policies.items()}
+    managed = {arn: document_of(policy) for arn, policy in holder.managed_policies.items()}
     named = {**holder.policies, **managed}
     return {name: json.loads(text) if isinstance(text, str) else text for name, text in named.items()}
 
 
-def _document(policy: Any) -> str:
-    """The document of a managed policy's default version."""
+def document_of(policy: Any) -> str:
+    """Returns the document of a managed policy's default version."""
     return next(version.document for version in policy.versions if version.version_id == policy.default_version_id)
 
 

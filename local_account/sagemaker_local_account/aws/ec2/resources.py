@@ -25,7 +25,8 @@ from sagemaker_local_account.core.patches import CREATE, patch
 
 
 def install() -> None:
-    """Patches moto's associations of route tables with subnets."""
+    """Patches moto's associations of route tables with subnets, and its security groups."""
+    security_groups.install()
     patch(SubnetRouteTableAssociation, "create_from_cloudformation_json", _create_association, CREATE)
 
 

@@ -6,15 +6,22 @@ import threading
 import time
 from collections.abc import Mapping
 
+from moto.core.responses import ActionResult
+from moto.iam.exceptions import NotFoundException
+from moto.iam.models import iam_backends
+from moto.sts.exceptions import STSClientError, STSValidationError
 from moto.sts.models import STSBackend, sts_backends
+from moto.sts.responses import TokenResponse
 
 from sagemaker_local_account.core.patches import patch
 from sagemaker_local_account.core.state import ACCOUNT_ID, REGION
-from sagemaker_local_account.iam.authorizer import Authorizer
+from sagemaker_local_account.iam.authorizer import MANAGED, Authorizer, document_of
 
 _moto_get_caller_identity = STSBackend.get_caller_identity
 
+_moto_assume_role = TokenResponse.assume_role
 _SECONDS = 12 * 3600
+_MOST_POLICIES = 10
 _RENEWED_AFTER = 10 * 3600
 
 
@@ -60,7 +67,11 @@ class RoleSessions:
 
 
 def install(root_key_id: str) -> None:
-    """Makes GetCallerIdentity return the root's ARN for the root key, for which moto returns "user/moto"."""
+    """Patches moto's STS.
+
+    GetCallerIdentity returns the root's ARN for the root key, for which moto returns "user/moto"; AssumeRole takes managed
+    session policies, which moto ignores.
+    """
 
     def get_caller_identity(self: STSBackend, access_key_id: str, region: str) -> tuple[str, str, str]:
         if access_key_id == root_key_id:
@@ -69,6 +80,25 @@ def install(root_key_id: str) -> None:
         return known
 
     patch(STSBackend, "get_caller_identity", get_caller_identity, "self, access_key_id, region")
+    patch(TokenResponse, "assume_role", _assume_role, "self")
+
+
+def _assume_role(self: TokenResponse) -> ActionResult:
+    given = self._get_param("PolicyArns") or []
+    if len(given) > _MOST_POLICIES:
+        raise STSValidationError(f"policyArns must be at most {_MOST_POLICIES}, got {len(given)}")
+    documents = [_managed(self.current_account, it.get("arn", "")) for it in given]
+    answer: ActionResult = _moto_assume_role(self)
+    setattr(answer._result["Credentials"], MANAGED, documents)
+    return answer
+
+
+def _managed(account: str, arn: str) -> str:
+    """The document of a managed policy, which must be in the role's account or AWS's (STS's API, AssumeRole, PolicyArns)."""
+    try:
+        return document_of(iam_backends[account]["aws"].get_policy(arn))
+    except NotFoundException:
+        raise STSClientError("MalformedPolicyDocument", f"the account has no managed policy {arn}") from None
 
 
 def session_name(service: str) -> str:
