@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from moto.core.base_backend import BackendDict
 from moto.core.config import default_user_config
 from moto.core.model_instances import reset_model_data
+from moto.core.utils import utcnow
 from moto.iam.models import iam_backends
 from moto.sts.models import sts_backends
 from werkzeug.wsgi import get_input_stream
@@ -32,6 +33,7 @@ from sagemaker_local_account.aws.iam import managed_policies, policy_sizes, simu
 from sagemaker_local_account.aws.kms import key_states
 from sagemaker_local_account.aws.logs import log_events
 from sagemaker_local_account.aws.registry import AUTHORIZATIONS, RESOURCES
+from sagemaker_local_account.aws.s3 import form_policy
 from sagemaker_local_account.aws.s3 import objects as s3_files
 from sagemaker_local_account.aws.sagemaker import resources as sagemaker_resources
 from sagemaker_local_account.aws.sagemaker.api import TARGET_PREFIX as OF_SAGEMAKER
@@ -53,7 +55,7 @@ from sagemaker_local_account.http import moto_failures, moto_limits, server
 from sagemaker_local_account.http.call_names import OPERATION
 from sagemaker_local_account.http.dispatch import MotoServices, UnknownService
 from sagemaker_local_account.http.rates import RateLimits
-from sagemaker_local_account.iam.authentication import KEY, REGION, SERVICE, IssuedKey
+from sagemaker_local_account.iam.authentication import KEY, REGION, SERVICE, AuthenticationError, IssuedKey
 from sagemaker_local_account.iam.authorizer import Authorizer, Caller, IamEnforcement
 from sagemaker_local_account.iam.policies import Document
 from sagemaker_local_account.iam.regions import RegionCheck
@@ -214,11 +216,17 @@ class Services:
         return None
 
     def issued(self, access_key_id: str) -> IssuedKey | None:
-        """Returns a key of this account: the root's, a role's session's, or an active key of an IAM user; else None."""
+        """Returns a key of this account: the root's, a role's session's, or an active key of an IAM user; else None.
+
+        Raises:
+            AuthenticationError: the session has expired.
+        """
         if access_key_id == self._account.access_key_id:
             return IssuedKey(access_key_id, self._account.secret_access_key)
         role = sts_backends[self._account.account_id]["aws"].get_assumed_role_from_access_key(access_key_id)
         if role is not None:
+            if role.expiration < utcnow():
+                raise AuthenticationError("ExpiredToken", "The security token included in the request is expired")
             return IssuedKey(access_key_id, role.secret_access_key, role.session_token)
         key = iam_backends[self._account.account_id]["aws"].access_keys.get(access_key_id)
         if key is None or key.status != "Active":
@@ -267,6 +275,7 @@ class Services:
             return self._clients.client(service, region, role_keys, clients.OF_STATES)
 
         s3_files.install(self._state / "s3")
+        form_policy.install()
         sts.install(self._account.access_key_id)
         backend.install(of_states, self.authorizer)
         engine.install(RESOURCES)

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import io
 import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple
-from urllib.parse import parse_qs, unquote, urlsplit
+from urllib.parse import parse_qs, unquote, urlparse, urlsplit
 from xml.etree import ElementTree
+
+from werkzeug.formparser import parse_form_data
 
 from sagemaker_local_account.core.request_body import body_of
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import WSGIEnvironment
 
-FORM_HEAD_BYTES = 64 * 1024  # of a browser's upload, in which its fields are
 # Subresources of buckets and objects, by the query parameter that names them.
 BUCKET_PARTS = {
     "accelerate": "AccelerateConfiguration",
@@ -60,6 +62,7 @@ class Action(NamedTuple):
     action: str
     resource: str = "*"
     context: Mapping[str, tuple[str, ...]] = {}
+    unknown: bool = False  # whether the resource is not known
 
 
 def actions_of(environ: WSGIEnvironment) -> list[Action]:
@@ -75,20 +78,27 @@ def actions_of(environ: WSGIEnvironment) -> list[Action]:
     if not key:
         form = environ.get("CONTENT_TYPE", "").startswith("multipart/form-data")
         if method == "POST" and form:  # a browser's upload, whose key is a field
-            return [Action("s3:PutObject", f"{arn}/{form_fields(environ).get('key', '*')}")]
+            keys = [value for name, value in _form(environ) if name.lower() == "key"]
+            known = len(keys) == 1 and "key" not in query
+            return [Action("s3:PutObject", f"{arn}/{keys[0] if known else '*'}", unknown=not known)]
         return [_of_bucket(method, arn, query)]
     calls = [Action(_of_object(method, query), f"{arn}/{key}", _encryption(environ))]
     if source := environ.get("HTTP_X_AMZ_COPY_SOURCE"):
-        calls.append(Action("s3:GetObject", f"arn:aws:s3:::{unquote(source).lstrip('/').partition('?')[0]}"))
+        copied = urlparse(source)  # as moto reads it
+        version = "Version" if "versionId" in parse_qs(copied.query) else ""
+        calls.append(Action(f"s3:GetObject{version}", f"arn:aws:s3:::{unquote(copied.path).lstrip('/')}"))
     return calls
 
 
 def form_fields(environ: WSGIEnvironment) -> dict[str, str]:
-    """Returns the text fields that precede the file in a browser's upload; the body is put back for the next reader."""
-    body = body_of(environ)
-    head = body[:FORM_HEAD_BYTES].decode("utf-8", "replace")
-    found = re.findall(r'form-data; name="([^"]+)"\r\n(?:[^\r\n]+\r\n)*\r\n([^\r\n]*)\r\n', head)
-    return {name.lower(): value for name, value in found}
+    """Returns the text fields of a browser's upload, by names in lower case; the body is put back for the next reader."""
+    return {name.lower(): value for name, value in _form(environ)}
+
+
+def _form(environ: WSGIEnvironment) -> list[tuple[str, str]]:
+    # By the parser that moto's server has, so that both read the same.
+    _, fields, _ = parse_form_data({**environ, "wsgi.input": io.BytesIO(body_of(environ))})
+    return [*fields.items(multi=True)]
 
 
 def bucket_and_key(environ: WSGIEnvironment) -> tuple[str, str]:

@@ -23,12 +23,15 @@ if TYPE_CHECKING:
     from _typeshed.wsgi import WSGIEnvironment
 
 _TAGGED = re.compile(r"(?:TagSpecification\.\d+\.)?Tags?\.(?:member\.)?\d+\.Key")
+_NAMED = re.compile(r"\{([\w|]+)\.?(\w*)\}")
 FORMS: dict[str, Callable[[str], str]] = {
     "": str,
+    "after_function": lambda text: text.rpartition("function:")[2],
+    "after_group": lambda text: text.rpartition(":log-group:")[2].removesuffix(":*"),
     "after_slash": lambda text: text.rpartition("/")[2],
     "before_colon": lambda text: text.partition(":")[0],
     "lower": str.lower,
-    "without_slash": lambda text: text.removeprefix("/"),
+    "parameter": lambda text: text.rpartition(":parameter")[2].removeprefix("/").partition(":")[0],
 }
 
 
@@ -50,10 +53,10 @@ def calls_of(
     name, members = of.actions.get(operation, operation), of.members(given)
     action = f"{of.prefix or service}:{name}"
     context = {**_request_tags(members), **_given(of.context(name, members))}
-    calls = [
-        Call(action, resource, context, unknown=resource == "*" and name not in of.without_resource)
-        for resource in _resources(of, name, members, location)
-    ]
+    template, found = of.resources.get(name, ""), of.resources_of(name, members, location)
+    known = found is not None or name in of.without_resource or (template and _is_filled(template, members))
+    resources = found or (_filled(of.prefix, template, members, location) if template else ["*"])
+    calls = [Call(action, resource, context, unknown=not known) for resource in resources]
     calls += of.further(calls[0], members, location)
     if name in of.passed_roles:
         member, to = of.passed_roles[name]
@@ -75,8 +78,9 @@ def _operation(environ: WSGIEnvironment, service: str) -> tuple[str, Members]:
     path = unquote(urlsplit(environ["REQUEST_URI"]).path)
     if found := rest_operation(service, environ["REQUEST_METHOD"], path):
         operation, labels = found
-        named = query_members(service, operation)
-        return operation, {**_json(body), **{named[name]: query[name] for name in named.keys() & query}, **labels}
+        # A member that the model has in the query is not read from the body.
+        in_query = {name: query.get(written) for written, name in query_members(service, operation).items()}
+        return operation, {**_json(body), **in_query, **labels}
     return f"{environ['REQUEST_METHOD']} {path}", {}
 
 
@@ -89,20 +93,9 @@ def _json(body: bytes) -> dict[str, Any]:
     return members if isinstance(members, dict) else {}
 
 
-def _resources(of: ServiceAuthorization, action: str, members: Members, location: Location) -> list[str]:
-    found = of.resources_of(action, members, location)
-    if found is not None:
-        return found
-    template = of.resources.get(action)
-    return _filled(of.prefix, template, members, location) if template else ["*"]
-
-
 def _filled(service: str, template: str, members: Members, location: Location) -> list[str]:
     """A template's ARNs: one, or one for each value of a member that is a list."""
-    values = [
-        [FORMS[form](text) for text in _values(members, names)]
-        for names, form in re.findall(r"\{([\w|]+)\.?(\w*)\}", template)
-    ]
+    values = [[FORMS[form](text) for text in _values(members, names)] for names, form in _NAMED.findall(template)]
     between = re.split(r"\{[^}]*\}", template)
     region = "" if service == "iam" else location.region
     arns = []
@@ -113,9 +106,14 @@ def _filled(service: str, template: str, members: Members, location: Location) -
     return arns
 
 
+def _is_filled(template: str, members: Members) -> bool:
+    return all(any(members.get(name) for name in names.split("|")) for names, _ in _NAMED.findall(template))
+
+
 def _values(members: Members, names: str) -> list[str]:
-    value = next((members[name] for name in names.split("|") if members.get(name)), "*")
-    return [str(item) for item in (value if isinstance(value, list) else [value])]
+    """The values of all members of these names, since it is the service that chooses between them."""
+    given = [members[name] for name in names.split("|") if members.get(name)] or ["*"]
+    return [str(item) for value in given for item in (value if isinstance(value, list) else [value])]
 
 
 def _request_tags(members: Members) -> dict[str, tuple[str, ...]]:

@@ -386,7 +386,9 @@ def why_denied(caller: Caller, call: Call, of_resource: Sequence[Document]) -> s
         return f"because no resource-based policy {because}"
     directly = effect_of(of_resource, call, lambda statement: _names(statement, caller, account_too=False))
     if own is None and directly is None:
-        no_resource = " (the local account evaluates it without a resource)" if call.unknown else ""
+        no_resource = (
+            " (the local account evaluates it without a resource)" if call.unknown and call.resource == "*" else ""
+        )
         return f"because no identity-based policy {because}{no_resource}"
     # "Within an account, an implicit deny in a permissions boundary does not limit the permissions granted to an IAM user by a
     # resource-based policy", nor those of a role's session by its own ARN, but those of the role ("Permissions boundaries for IAM

@@ -26,7 +26,7 @@ class ServiceAuthorization:
     Args:
         prefix: of its IAM actions.
         resources: the last part of the ARN of the resource of each action. `{Name}` is the request's member of that name,
-            `{a|b}` the first of them that is set, `{Name.form}` the member in a form of `api_calls.FORMS`; an ARN is used as it
+            `{a|b}` those of them that are set, `{Name.form}` the member in a form of `api_calls.FORMS`; an ARN is used as it
             is.
         without_resource: actions that have no resource type.
         passed_roles: the member by which an operation passes a role, and the service it is passed to: iam:PassRole.

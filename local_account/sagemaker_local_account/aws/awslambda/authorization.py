@@ -20,7 +20,7 @@ def _policy_of(arn: str, location: Location) -> Any:
 
 AUTHORIZATION = ServiceAuthorization(
     "lambda",
-    resources={"InvokeFunction": "function:{FunctionName}"},
+    resources={"InvokeFunction": "function:{FunctionName.after_function}"},
     passed_roles={"CreateFunction": ("Role", "lambda.amazonaws.com")},
     actions={"Invoke": "InvokeFunction"},
     policy_of=_policy_of,

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import base64
+import struct
+from collections.abc import Mapping
 from typing import Any
 
 from sagemaker_local_account.core.location import Location
@@ -37,9 +40,26 @@ def _policy_of(arn: str, location: Location) -> Any:
     return None if key is None else key.policy
 
 
+def _resources_of(operation: str, request: Mapping[str, Any], location: Location) -> list[str] | None:
+    """The key by its ARN, whatever names it: an alias, or what was encrypted with it."""
+    keys = [request.get("KeyId"), request.get("TargetKeyId"), _key_of(request.get("CiphertextBlob"))]
+    named = [key_arn(str(key), location) for key in keys if key]
+    return [*dict.fromkeys(named)] if named and operation in _ON_KEYS.split() else None
+
+
+def _key_of(blob: Any) -> str:
+    from moto.kms.utils import _deserialize_ciphertext_blob
+
+    try:
+        return str(_deserialize_ciphertext_blob(base64.b64decode(blob)).key_id)
+    except (TypeError, ValueError, struct.error):  # KMS itself rejects it
+        return ""
+
+
 AUTHORIZATION = ServiceAuthorization(
     "kms",
     resources=dict.fromkeys(_ON_KEYS.split(), "key/{KeyId}"),
+    resources_of=_resources_of,
     without_resource={"ListAliases", "ListKeys"},
     policy_of=_policy_of,
 )

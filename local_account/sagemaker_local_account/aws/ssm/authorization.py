@@ -7,8 +7,8 @@ from sagemaker_local_account.iam.service_authorization import ServiceAuthorizati
 AUTHORIZATION = ServiceAuthorization(
     "ssm",
     resources={
-        "GetParameter": "parameter/{Name.without_slash}",
-        "GetParameters": "parameter/{Names.without_slash}",
-        "PutParameter": "parameter/{Name.without_slash}",
+        "GetParameter": "parameter/{Name.parameter}",
+        "GetParameters": "parameter/{Names.parameter}",
+        "PutParameter": "parameter/{Name.parameter}",
     },
 )

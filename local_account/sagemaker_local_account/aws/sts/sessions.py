@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Mapping
 
 from moto.core.responses import ActionResult
@@ -20,18 +19,18 @@ from sagemaker_local_account.iam.authorizer import MANAGED, Authorizer, document
 _moto_get_caller_identity = STSBackend.get_caller_identity
 
 _moto_assume_role = TokenResponse.assume_role
-_SECONDS = 12 * 3600
+# Hosts get them as variables, where AWS's hosts renew theirs; they are those of this account's process alone.
+_SECONDS = 365 * 86_400
 _MOST_POLICIES = 10
-_RENEWED_AFTER = 10 * 3600
 
 
 class RoleSessions:
-    """Caches credentials per role and service, and renews them before they expire."""
+    """Caches credentials per role and service."""
 
     def __init__(self, authorizer: Authorizer) -> None:
         self._authorizer = authorizer
         self._lock = threading.Lock()
-        self._known: dict[tuple[str, str], tuple[float, dict[str, str]]] = {}
+        self._known: dict[tuple[str, str], dict[str, str]] = {}
 
     def credentials(self, role_arn: str, service: str, source_arn: str) -> Mapping[str, str]:
         """Returns the AWS_* variables with a role's credentials.
@@ -46,9 +45,8 @@ class RoleSessions:
         """
         self._authorizer.check_trust(role_arn, service, source_arn)
         with self._lock:
-            since, keys = self._known.get((role_arn, service), (0.0, {}))
-            if time.monotonic() - since < _RENEWED_AFTER and keys:
-                return keys
+            if known := self._known.get((role_arn, service)):
+                return known
             session = sts_backends[ACCOUNT_ID]["aws"].assume_role(
                 region_name=REGION,
                 role_session_name=session_name(service),
@@ -62,7 +60,7 @@ class RoleSessions:
                 "AWS_SECRET_ACCESS_KEY": session.secret_access_key,
                 "AWS_SESSION_TOKEN": session.session_token,
             }
-            self._known[role_arn, service] = (time.monotonic(), keys)
+            self._known[role_arn, service] = keys
             return keys
 
 
