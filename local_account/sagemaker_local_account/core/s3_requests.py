@@ -90,6 +90,15 @@ def actions_of(environ: WSGIEnvironment) -> list[Action]:
     return calls
 
 
+def operation_of(environ: WSGIEnvironment) -> str:
+    """Returns a request's operation, which is mostly the name of its first action."""
+    method, query = environ["REQUEST_METHOD"], parse_qs(environ.get("QUERY_STRING", ""), keep_blank_values=True)
+    if method == "POST" and "delete" in query:
+        return "DeleteObjects"
+    action = actions_of(environ)[0].action.partition(":")[2]
+    return action.replace("Get", "Head", 1) if method == "HEAD" else action
+
+
 def form_fields(environ: WSGIEnvironment) -> dict[str, str]:
     """Returns the text fields of a browser's upload, by names in lower case; the body is put back for the next reader."""
     return {name.lower(): value for name, value in _form(environ)}

@@ -6,9 +6,8 @@ import re
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
-from sagemaker_local_account.core import s3_requests
+from sagemaker_local_account.core import operations
 from sagemaker_local_account.core.request_body import content_of
-from sagemaker_local_account.core.rest_operations import rest_operation
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import WSGIEnvironment
@@ -27,27 +26,8 @@ def service_of(environ: WSGIEnvironment) -> str:
 
 
 def operation_of(environ: WSGIEnvironment) -> str:
-    """Returns the operation of a request, or method and path where its protocol and service do not give one."""
-    target, path = environ.get("HTTP_X_AMZ_TARGET", ""), environ.get("PATH_INFO", "")
-    if target:
-        return _word(target.rpartition(".")[2])
-    if found := re.fullmatch(r"/service/\w+/operation/(\w+)", path):  # Smithy's RPC protocols
-        return found[1]
-    query = environ.get("QUERY_STRING", "")
-    if found := re.search(r"(?:^|&)Action=(\w+)", query):
-        return found[1]
-    service = service_of(environ)
-    if service == "s3":
-        if environ["REQUEST_METHOD"] == "POST" and re.search(r"(?:^|&)delete(?:[=&]|$)", query):
-            return "DeleteObjects"
-        action = s3_requests.actions_of(environ)[0].action.partition(":")[2]
-        return action.replace("Get", "Head", 1) if environ["REQUEST_METHOD"] == "HEAD" else action
-    if environ.get("CONTENT_TYPE", "").startswith("application/x-www-form-urlencoded"):
-        named = re.search(rb"(?:^|&)Action=(\w+)", content_of(environ))
-        return named[1].decode() if named else "-"
-    return (rest_operation(service, environ["REQUEST_METHOD"], path) or ("",))[0] or _word(
-        f"{environ['REQUEST_METHOD']}:{path}"
-    )
+    """Returns the operation of a request as one word."""
+    return _word(operations.operation_of(environ, service_of(environ)))
 
 
 def job_of(environ: WSGIEnvironment) -> str:

@@ -7,15 +7,12 @@ scripts make has its own resource and condition keys, which its service has (`se
 from __future__ import annotations
 
 import itertools
-import json
 import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
-from urllib.parse import parse_qs, unquote, urlsplit
 
 from sagemaker_local_account.core.location import Location
-from sagemaker_local_account.core.request_body import body_of
-from sagemaker_local_account.core.rest_operations import query_members, rest_operation
+from sagemaker_local_account.core.operations import members_of, operation_of
 from sagemaker_local_account.iam.policies import Call
 from sagemaker_local_account.iam.service_authorization import UNKNOWN, Members, ServiceAuthorization
 
@@ -49,8 +46,8 @@ def calls_of(
     of = services.get(service, UNKNOWN)
     if of.calls is not None:
         return of.calls(environ)
-    operation, given = _operation(environ, service)
-    name, members = of.actions.get(operation, operation), of.members(given)
+    operation = operation_of(environ, service)
+    name, members = of.actions.get(operation, operation), of.members(members_of(environ, service, operation))
     action = f"{of.prefix or service}:{name}"
     context = {**_request_tags(members), **_given(of.context(name, members))}
     template, found = of.resources.get(name, ""), of.resources_of(name, members, location)
@@ -64,33 +61,6 @@ def calls_of(
         roles = [str(holder[member]) for holder in holders if holder.get(member)]
         calls += [Call("iam:PassRole", role, {"iam:passedtoservice": (to,)}) for role in dict.fromkeys(roles)]
     return calls
-
-
-def _operation(environ: WSGIEnvironment, service: str) -> tuple[str, Members]:
-    """The operation and its members, of the protocols JSON, Query and REST JSON; else the method and path, without members."""
-    body = body_of(environ)
-    if target := environ.get("HTTP_X_AMZ_TARGET", ""):
-        return target.rpartition(".")[2], _json(body)
-    query = {name: values[0] for name, values in parse_qs(environ.get("QUERY_STRING", "")).items()}
-    fields = {name: values[0] for name, values in parse_qs(body.decode("utf-8", "replace")).items()} | query
-    if "Action" in fields:
-        return fields["Action"], fields
-    path = unquote(urlsplit(environ["REQUEST_URI"]).path)
-    if found := rest_operation(service, environ["REQUEST_METHOD"], path):
-        operation, labels = found
-        # A member that the model has in the query is not read from the body.
-        in_query = {name: query.get(written) for written, name in query_members(service, operation).items()}
-        return operation, {**_json(body), **in_query, **labels}
-    return f"{environ['REQUEST_METHOD']} {path}", {}
-
-
-def _json(body: bytes) -> dict[str, Any]:
-    """A body that is an object in JSON; empty for any other, which the service rejects, and for the payload of a function."""
-    try:
-        members = json.loads(body or b"{}")
-    except ValueError:
-        return {}
-    return members if isinstance(members, dict) else {}
 
 
 def _filled(service: str, template: str, members: Members, location: Location) -> list[str]:
