@@ -94,7 +94,7 @@ def test_what_the_dialect_of_aws_lacks_is_an_error(expression: str) -> None:
 @pytest.mark.parametrize(
     "expression",
     [
-        "($f := function($n){$f($n + 1)}; $f(0))",
+        pytest.param("($f := function($n){$f($n + 1)}; $f(0))", marks=pytest.mark.soak),
         "($f := function($n){$n & $f($n + 1)}; $f(0))",
         "($f := function($s){$f($s & $s)}; $f('aaaaaaaaaaaaaaaa'))",
         "$match('aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa!', /^(a+)+$/)",

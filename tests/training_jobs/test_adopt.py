@@ -107,6 +107,7 @@ def assert_sends_the_request(cases: list[str]) -> None:
     }
 
 
+@pytest.mark.soak
 def test_stacks_send_the_requests_of_jobs_with_each_member_of_the_sdks() -> None:
     assert len(MEMBERS) == 40
     assert_sends_the_request(MEMBERS)

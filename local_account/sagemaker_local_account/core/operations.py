@@ -1,4 +1,4 @@
-"""The operation of a request and its members, in each of AWS's protocols, as the log, faults, rates and authorization read them."""
+"""The operation of a request and its members in AWS's protocols, as the log, faults, rates and authorization read them."""
 
 from __future__ import annotations
 
