@@ -108,6 +108,17 @@ def test_each_script_finds_what_it_imports_from_another() -> None:
     assert missing == []
 
 
+def test_authorization_and_the_http_server_are_2300_lines_and_each_service_has_its_row_in_the_registry() -> None:
+    """A folder of `aws/` without its row would be silent: its requests have no resource, its types are unknown."""
+    account = PACKAGES["sagemaker_local_account"]
+    files = [path for name in ("iam", "http") for path in (account / name).glob("*.py")]
+    assert sum(len(path.read_text().splitlines()) for path in files) <= 2_300
+    row = (account / "aws" / "registry.py").read_text()
+    for part in ("authorization", "resources"):
+        folders = {path.parent.name for path in (account / "aws").glob(f"*/{part}.py")}
+        assert folders == set(re.findall(rf"from sagemaker_local_account\.aws\.(\w+) import {part}\b", row))
+
+
 def test_all_training_code_can_be_read_in_10330_lines_what_loops_share_in_1100_and_each_script_in_300_or_150() -> None:
     """The loss, the order of samples and the checkpoints of all scripts, and 220 lines of them for TensorFlow's."""
     lines = {path: len(path.read_text().splitlines()) for path in (ROOT / "training_code").rglob("*.py")}
