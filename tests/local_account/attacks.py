@@ -359,6 +359,11 @@ def encrypted(w: World, client: Any) -> None:
     client("kms").decrypt(CiphertextBlob=blob)
 
 
+def encrypted_anew(w: World, client: Any) -> None:
+    blob = w.root("kms").encrypt(KeyId=w.key, Plaintext=b"x")["CiphertextBlob"]
+    client("kms").re_encrypt(CiphertextBlob=blob, DestinationKeyId="alias/precious")
+
+
 LOGS = f"arn:aws:logs:{HERE}:log-group:precious:*"
 NOT_SIGNED = "Credential should be scoped to correct service"
 NO_TRUST = "no resource-based policy allows the sts:AssumeRole action"
@@ -470,6 +475,14 @@ ATTACKS: dict[str, tuple[str, Callable[[World], Any]]] = {
     "AssumeRole by who may not, of a role for the account": (
         "no identity-based policy",
         lambda w: assume(w, trust({"AWS": ACCOUNT}), may=allow("s3:*")),
+    ),
+    "AssumeRole with tags of a role whose trust policy does not allow them": (
+        "sts:TagSession",
+        lambda w: assume(w, trust({"AWS": ACCOUNT}), may=allow("sts:*"), Tags=[{"Key": "team", "Value": "other"}]),
+    ),
+    "AssumeRole with a source identity of such a role": (
+        "sts:SetSourceIdentity",
+        lambda w: assume(w, trust({"AWS": ACCOUNT}), may=allow("sts:*"), SourceIdentity="another"),
     ),
     "AssumeRole of a role of another account": (
         "is of account 999988887777",
@@ -638,6 +651,14 @@ ATTACKS: dict[str, tuple[str, Callable[[World], Any]]] = {
     "a denied key by what it encrypted": (
         "explicit deny",
         lambda w: encrypted(w, w.role(ADMIN, deny("kms:Decrypt", w.key)).client),
+    ),
+    "a denied key as that from which to encrypt anew": (
+        "kms:ReEncryptFrom",
+        lambda w: encrypted_anew(w, w.role(ADMIN, deny("kms:ReEncryptFrom", w.key)).client),
+    ),
+    "a denied key as that to which to encrypt anew": (
+        "kms:ReEncryptTo",
+        lambda w: encrypted_anew(w, w.role(ADMIN, deny("kms:ReEncryptTo", w.key)).client),
     ),
     "a denied role that has a path": denied(
         "iam:UpdateAssumeRolePolicy",

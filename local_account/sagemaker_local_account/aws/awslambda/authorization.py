@@ -22,6 +22,6 @@ AUTHORIZATION = ServiceAuthorization(
     "lambda",
     resources={"InvokeFunction": "function:{FunctionName.after_function}"},
     passed_roles={"CreateFunction": ("Role", "lambda.amazonaws.com")},
-    actions={"Invoke": "InvokeFunction"},
+    actions=dict.fromkeys(("Invoke", "InvokeWithResponseStream"), "InvokeFunction"),
     policy_of=_policy_of,
 )

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import base64
 import struct
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from sagemaker_local_account.core.location import Location
+from sagemaker_local_account.iam.policies import Call
 from sagemaker_local_account.iam.service_authorization import ServiceAuthorization
 
 _ON_KEYS = """
@@ -42,9 +43,15 @@ def _policy_of(arn: str, location: Location) -> Any:
 
 def _resources_of(operation: str, request: Mapping[str, Any], location: Location) -> list[str] | None:
     """The key by its ARN, whatever names it: an alias, or what was encrypted with it."""
-    keys = [request.get("KeyId"), request.get("TargetKeyId"), _key_of(request.get("CiphertextBlob"))]
+    keys = [*map(request.get, ("KeyId", "SourceKeyId", "TargetKeyId")), _key_of(request.get("CiphertextBlob"))]
     named = [key_arn(str(key), location) for key in keys if key]
     return [*dict.fromkeys(named)] if named and operation in _ON_KEYS.split() else None
+
+
+def _with_destination(call: Call, request: Mapping[str, Any], location: Location) -> Iterator[Call]:
+    """ReEncrypt requires one action on the key that it decrypts with, and another on the key that it encrypts with."""
+    if call.action == "kms:ReEncryptFrom":
+        yield Call("kms:ReEncryptTo", key_arn(str(request.get("DestinationKeyId", "*")), location), call.context)
 
 
 def _key_of(blob: Any) -> str:
@@ -60,6 +67,8 @@ AUTHORIZATION = ServiceAuthorization(
     "kms",
     resources=dict.fromkeys(_ON_KEYS.split(), "key/{KeyId}"),
     resources_of=_resources_of,
+    actions={"ReEncrypt": "ReEncryptFrom"},
+    further=_with_destination,
     without_resource={"ListAliases", "ListKeys"},
     policy_of=_policy_of,
 )
