@@ -8,9 +8,11 @@ from typing import Any
 
 import botocore.session
 import pytest
+from attacks import World
 from botocore.exceptions import ClientError
 from running_account import Running
 from shell_jobs import IMAGE, ShellJobs
+from test_enforced import ACCOUNT, Role, allow, document
 
 from sagemaker_local_account.account import LocalAccount
 from sagemaker_local_account.core.state import AccountError
@@ -97,6 +99,23 @@ def test_a_call_for_another_partition_is_refused_by_its_name(
     operation = {"sqs": "list_queues", "sts": "get_caller_identity", "iam": "list_roles"}[service]
     told = why(getattr(running.client(service, region_name=region), operation))
     assert f"the local account has no region {region!r} of the partition {partition}" in told
+
+
+def test_a_queue_of_another_of_its_regions_is_used_by_whom_its_own_policy_lets(running: Running) -> None:
+    role = Role(running, "of-queues", allow("sqs:*"))
+    world = World(running)
+    for region, effect in zip(REGIONS, ("Allow", "Deny"), strict=True):
+        queue = running.client("sqs", region_name=region).create_queue(QueueName="of-both")["QueueUrl"]
+        arn = f"arn:aws:sqs:{region}:{ACCOUNT}:of-both"
+        statement = {"Effect": effect, "Principal": {"AWS": role.arn}, "Action": "sqs:SendMessage", "Resource": arn}
+        running.client("sqs", region_name=region).set_queue_attributes(
+            QueueUrl=queue, Attributes={"Policy": document(statement)}
+        )
+    keys = world.keys(role)
+    here, there = (running.client("sqs", **keys, region_name=region) for region in REGIONS)
+    here.send_message(QueueUrl=here.get_queue_url(QueueName="of-both")["QueueUrl"], MessageBody="x")
+    url = there.get_queue_url(QueueName="of-both")["QueueUrl"]
+    assert "explicit deny in a resource-based policy" in why(there.send_message, QueueUrl=url, MessageBody="x")
 
 
 def test_a_service_without_regions_answers_for_any_region(running: Running) -> None:
