@@ -21,10 +21,8 @@ from sagemaker_local_account.aws.cloudformation import custom_resources, engine
 from sagemaker_local_account.aws.cloudformation.cloud_control import CLOUD_CONTROL_TARGET, cloud_control_api
 from sagemaker_local_account.aws.cloudformation.custom_resource_responses import BUCKET, Responses
 from sagemaker_local_account.aws.cloudwatch import alarm_scheduler as cloudwatch
-from sagemaker_local_account.aws.codebuild import resources as codebuild
-from sagemaker_local_account.aws.codebuild.api import CODEBUILD_TARGET, ECR_PUBLIC_TARGET, codebuild_api, ecr_public_api
-from sagemaker_local_account.aws.codebuild.projects import CodeBuild
-from sagemaker_local_account.aws.codebuild.run import BuildContext
+from sagemaker_local_account.aws.codebuild.api import CODEBUILD_TARGET, ECR_PUBLIC_TARGET, ecr_public_api
+from sagemaker_local_account.aws.codebuild.service import CodeBuildService
 from sagemaker_local_account.aws.events import bus, invocations, targets
 from sagemaker_local_account.aws.events.schedule_timer import ScheduleTimer
 from sagemaker_local_account.aws.fsx import file_systems as fsx
@@ -161,25 +159,12 @@ class Services:
         fsx_resources.install(file_systems)
         self._alarms = cloudwatch.AlarmScheduler()
         self._schedules = ScheduleTimer(targets.invoke_due, scheduler.invoke_due)
-        leftovers.clear(state / leftovers.BUILDS)  # of an account that was killed
-        self._builds = {
-            region: CodeBuild(
-                BuildContext(
-                    Location(account.account_id, region),
-                    state / leftovers.BUILDS,
-                    account.endpoint_url,
-                    self._root_keys,
-                    self._clients,
-                    self._sessions,
-                    environment,
-                )
-            )
-            for region in account.regions
-        }
         self._responses = Responses(
             lambda region: self._clients.client("s3", region, self._root_keys, clients.OF_BUILDS)
         )
-        codebuild.install(self._builds, self._responses)
+        self._builds = CodeBuildService(
+            account, state, self._root_keys, self._clients, self._sessions, environment, self._responses
+        )
         custom_resources.install(self._responses)
         functions.install(functions.Functions(state / leftovers.FUNCTIONS, self._clients, self._sessions, environment))
         registries = {region: ModelRegistry(account.account_id, region) for region in account.regions}
@@ -191,7 +176,7 @@ class Services:
             ECR_PUBLIC_TARGET: ecr_public_api(),
             **{("batch", region): api for region, api in self._batch.apis.items()},
             **{(OF_SAGEMAKER, region): sagemaker_api(jobs, registries[region]) for region, jobs in self.jobs.items()},
-            **{(CODEBUILD_TARGET, region): codebuild_api(builds) for region, builds in self._builds.items()},
+            **{(CODEBUILD_TARGET, region): api for region, api in self._builds.apis.items()},
             **{
                 (CLOUD_CONTROL_TARGET, region): cloud_control_api(Location(account.account_id, region))
                 for region in account.regions
@@ -253,8 +238,7 @@ class Services:
 
     def close(self) -> None:
         """Ends all builds and jobs, the evaluation of alarms and the delivery of events."""
-        for builds in self._builds.values():
-            builds.close()
+        self._builds.close()
         self._batch.close()
         for jobs in self.jobs.values():
             jobs.close()
