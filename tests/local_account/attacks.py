@@ -31,6 +31,7 @@ HERE = f"us-east-1:{ACCOUNT}"
 FORM = {"Content-Type": "application/x-www-form-urlencoded"}
 V4 = Config(signature_version="s3v4", s3={"addressing_style": "path"})
 WAIT = json.dumps({"StartAt": "W", "States": {"W": {"Type": "Pass", "End": True}}})
+TOPIC = json.dumps({"Resources": {"Topic": {"Type": "AWS::SNS::Topic"}}})
 JOB: dict[str, Any] = {
     "TrainingJobName": "attack",
     "AlgorithmSpecification": {
@@ -85,6 +86,9 @@ class World:
         self.key = self.root("kms").create_key()["KeyMetadata"]["Arn"]
         self.root("kms").create_alias(AliasName="alias/precious", TargetKeyId=self.key)
         self.machine = self.root("stepfunctions").create_state_machine(name="m", definition=WAIT, roleArn=ADMIN_ROLE)
+        self.change_set = self.root("cloudformation").create_change_set(
+            StackName="precious", ChangeSetName="first", ChangeSetType="CREATE", TemplateBody=TOPIC
+        )["Id"]
         self.root("iam").create_role(
             RoleName="precious", Path="/app/", AssumeRolePolicyDocument=document(trust({"Service": "x.amazonaws.com"}))
         )
@@ -711,6 +715,21 @@ ATTACKS: dict[str, tuple[str, Callable[[World], Any]]] = {
             ),
             hashed="",
         ),
+    ),
+    "an object with a list of access that may not be set": denied(
+        "s3:PutObjectAcl",
+        "arn:aws:s3:::own/*",
+        lambda w, client: client("s3").put_object(Bucket="own", Key="b", ACL="public-read"),
+    ),
+    "an object with tags by who may not tag": denied(
+        "s3:PutObjectTagging",
+        "arn:aws:s3:::own/*",
+        lambda w, client: client("s3").put_object(Bucket="own", Key="b", Tagging="team=other"),
+    ),
+    "a denied stack by the ARN of its change set": denied(
+        "cloudformation:ExecuteChangeSet",
+        f"arn:aws:cloudformation:{HERE}:stack/precious/*",
+        lambda w, client: client("cloudformation").execute_change_set(StackName="own", ChangeSetName=w.change_set),
     ),
     "a deletion of several objects of which one is denied": denied(
         "s3:DeleteObject",

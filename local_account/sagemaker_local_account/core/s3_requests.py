@@ -83,6 +83,8 @@ def actions_of(environ: WSGIEnvironment) -> list[Action]:
             return [Action("s3:PutObject", f"{arn}/{keys[0] if known else '*'}", unknown=not known)]
         return [_of_bucket(method, arn, query)]
     calls = [Action(_of_object(method, query), f"{arn}/{key}", _encryption(environ))]
+    if calls[0].action == "s3:PutObject":
+        calls += [Action(action, f"{arn}/{key}") for action in _with_headers(environ)]
     if source := environ.get("HTTP_X_AMZ_COPY_SOURCE"):
         copied = urlparse(source)  # as moto reads it
         version = "Version" if "versionId" in parse_qs(copied.query) else ""
@@ -148,6 +150,13 @@ def _of_object(method: str, query: dict[str, list[str]]) -> str:
             return "s3:GetObject"
         return "s3:RestoreObject" if "restore" in query else "s3:PutObject"
     return f"s3:{_VERBS.get(method, method)}Object{version}"
+
+
+def _with_headers(environ: WSGIEnvironment) -> list[str]:
+    """What writing an object requires by its headers ("Required permissions for Amazon S3 API operations", PutObject)."""
+    names = {name.removeprefix("HTTP_X_AMZ_") for name in environ if name.startswith("HTTP_X_AMZ_")}
+    acl = "ACL" in names or any(name.startswith("GRANT_") for name in names)
+    return [*(["s3:PutObjectAcl"] if acl else []), *(["s3:PutObjectTagging"] if "TAGGING" in names else [])]
 
 
 def _encryption(environ: WSGIEnvironment) -> dict[str, tuple[str, ...]]:

@@ -38,9 +38,23 @@ def _by_cloud_control(call: Call, request: Mapping[str, Any], location: Location
             yield Call("iam:PassRole", str(operation["value"]), {"iam:passedtoservice": ("states.amazonaws.com",)})
 
 
+def _resources_of(operation: str, request: Mapping[str, Any], location: Location) -> list[str] | None:
+    """A change set that is given by its ARN is one of its own stack, whatever stack is named beside it."""
+    from moto.cloudformation.models import cloudformation_backends
+
+    change_sets = cloudformation_backends[location.account][location.region].change_sets
+    change_set = change_sets.get(str(request.get("ChangeSetName") or ""))
+    if change_set is None or operation not in _ON_STACKS.split():
+        return None
+    named = [str(request["StackName"])] if request.get("StackName") else []
+    here = f"arn:aws:cloudformation:{location.region}:{location.account}:stack/"
+    return [change_set.stack_id, *(name if name.startswith("arn:") else f"{here}{name}/*" for name in named)]
+
+
 _ROLE = ("RoleARN", "cloudformation.amazonaws.com")
 AUTHORIZATION = ServiceAuthorization(
     "cloudformation",
+    resources_of=_resources_of,
     resources=dict.fromkeys(_ON_STACKS.split(), "stack/{StackName}/*"),
     without_resource={"GetTemplateSummary", "ListStacks", "ValidateTemplate"},
     passed_roles=dict.fromkeys(("CreateChangeSet", "CreateStack", "DeleteStack", "UpdateStack"), _ROLE),
