@@ -11,7 +11,12 @@ from sagemaker_local_account.runtime.spec import ContainerSpec, PodSpec
 
 SECONDS = 60  # until a test that would hang fails
 ENVIRONMENT = {"PATH": f"{DEVICES_PATH}:{sys.prefix}/bin:/usr/local/bin:/usr/bin:/bin", "PYTHONUNBUFFERED": "1"}
-FOREVER = "import signal; signal.signal(15, lambda *_: exit(7)); print('running'); signal.pause()"
+# Not by signal.pause(): a signal between the line and the pause is handled when the pause ends, which is never.
+UNTIL_SIGTERM = """import signal, time
+signal.signal(15, lambda *_: exit(7))
+print('{}')
+while True: time.sleep(0.1)"""
+FOREVER = UNTIL_SIGTERM.format("running")
 
 
 class Job(Pod):

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from host_jobs import ENVIRONMENT, FOREVER, SECONDS, Job, said
+from host_jobs import ENVIRONMENT, FOREVER, SECONDS, UNTIL_SIGTERM, Job, said
 
 from sagemaker_local_account.runtime import supervisor_request
 from sagemaker_local_account.runtime.devices import write_stand_ins
@@ -313,7 +313,7 @@ def test_a_host_that_fails_is_told_while_the_others_run(tmp_path: Path):
 
 
 def test_a_signal_reaches_the_command_of_every_host(tmp_path: Path):
-    program = "import signal; signal.signal(15, lambda *_: exit(7)); print('ready'); signal.pause()"
+    program = UNTIL_SIGTERM.format("ready")
     with Job(tmp_path, program, program) as job:
         job.line(), job.line()
         job.signal(signal.SIGTERM)

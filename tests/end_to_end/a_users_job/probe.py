@@ -67,7 +67,8 @@ def wait():
     """Run until told to stop."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     print("waiting", flush=True)
-    signal.pause()
+    while True:  # a signal before a pause would be handled after it, which is never
+        time.sleep(0.1)
 
 
 def keep():
