@@ -12,6 +12,7 @@ The signature is checked as AWS does (the Authorization header, a presigned URL,
 from __future__ import annotations
 
 import datetime
+import functools
 import hashlib
 import hmac
 import re
@@ -20,7 +21,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
-from sagemaker_local_account.core import error_responses
+from sagemaker_local_account.core import chunk_signatures, error_responses
 from sagemaker_local_account.core.request_body import body_of, decompress
 from sagemaker_local_account.core.rest_operations import is_target
 from sagemaker_local_account.core.s3_requests import form_fields
@@ -127,6 +128,7 @@ class SigV4Authentication:
         _, environ[REGION], environ[SERVICE], _ = signature.scope.split("/")
         _check_agreement(environ)
         _check_headers(environ, signature)
+        _check_chunks(environ, signature, key)
         environ[KEY] = signature.access_key_id
         if environ[SERVICE] != "s3":  # whose Content-Encoding is metadata of the object
             decompress(environ)
@@ -160,6 +162,17 @@ def _check_headers(environ: WSGIEnvironment, signature: _Signature) -> None:
     if unsigned := sorted(given - set(signature.signed_headers) - {"x-amz-content-sha256"}):
         message = f"There were headers present in the request which were not signed: {', '.join(unsigned)}"
         raise AuthenticationError("AccessDenied", message)
+
+
+def _check_chunks(environ: WSGIEnvironment, signature: _Signature, key: IssuedKey) -> None:
+    """Raises for a chunk of an upload that is not the one that was signed."""
+    hashed = environ.get("HTTP_X_AMZ_CONTENT_SHA256", "")
+    if environ[SERVICE] != "s3" or not hashed.startswith(chunk_signatures.SIGNED):
+        return
+    scope, trailer = f"{signature.time}\n{signature.scope}", hashed.endswith("-TRAILER")
+    signed = functools.partial(_signed, signature.scope, key)
+    if not chunk_signatures.are_right(body_of(environ), signature.signature, scope, signed, trailer=trailer):
+        raise AuthenticationError("SignatureDoesNotMatch", "the signature of a chunk does not match its content")
 
 
 def _signature_of(environ: WSGIEnvironment) -> _Signature | None:
@@ -236,16 +249,20 @@ def _check_time(signature: _Signature) -> None:
 
 def _expected(environ: WSGIEnvironment, signature: _Signature, key: IssuedKey) -> str:
     """The signature of this request with the given key."""
-    date, region, service, terminator = signature.scope.split("/")
-    signing_key = f"AWS4{key.secret_access_key}".encode()
-    for part in (date, region, service, terminator):
-        signing_key = hmac.new(signing_key, part.encode(), hashlib.sha256).digest()
     if signature.signed_headers[0].startswith("policy="):
         to_sign = signature.signed_headers[0].removeprefix("policy=")
     else:
-        canonical = _canonical_request(environ, signature, service)
+        canonical = _canonical_request(environ, signature, signature.scope.split("/")[2])
         digest = hashlib.sha256(canonical.encode()).hexdigest()
         to_sign = "\n".join(["AWS4-HMAC-SHA256", signature.time, signature.scope, digest])
+    return _signed(signature.scope, key, to_sign)
+
+
+def _signed(scope: str, key: IssuedKey, to_sign: str) -> str:
+    """The signature of a text by the key of a scope: date, region, service and terminator."""
+    signing_key = f"AWS4{key.secret_access_key}".encode()
+    for part in scope.split("/"):
+        signing_key = hmac.new(signing_key, part.encode(), hashlib.sha256).digest()
     return hmac.new(signing_key, to_sign.encode(), hashlib.sha256).hexdigest()
 
 
