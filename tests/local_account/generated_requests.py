@@ -94,6 +94,7 @@ class Requests:
             endpoint_url=self._environment["AWS_ENDPOINT_URL"],
             aws_access_key_id=self._environment["AWS_ACCESS_KEY_ID"],
             aws_secret_access_key=self._environment["AWS_SECRET_ACCESS_KEY"],
+            aws_session_token=self._environment.get("AWS_SESSION_TOKEN"),
             config=Config(
                 retries={"total_max_attempts": 1},
                 parameter_validation=False,

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from attacks import ADMIN, ATTACKS, V4, World, deny, refusal, trust
+from attacks import ADMIN, ATTACKS, JOB, V4, Refused, World, deny, refusal, trust
 from pages import part
 from running_account import Running
 from test_enforced import ACCOUNT, Role, allow, code_and_message, document
@@ -33,6 +34,25 @@ def world(running: Running) -> World:
 @pytest.mark.parametrize("name", ATTACKS)
 def test_it_is_refused(world: World, name: str) -> None:
     assert ATTACKS[name][0] in refusal(world, name)
+
+
+MALFORMED: list[tuple[str, str, dict[str, Any]]] = [
+    ("events", "AWSEvents.PutEvents", {"Entries": 5}),
+    ("events", "AWSEvents.PutTargets", {"Rule": "r", "Targets": 5}),
+    ("sagemaker", "SageMaker.CreateTrainingJob", {**JOB, "ResourceConfig": 5}),
+    ("sagemaker", "SageMaker.CreateTrainingJob", {**JOB, "VpcConfig": "x"}),
+    ("sagemaker", "SageMaker.CreateTrainingJob", {**JOB, "ResourceConfig": {"InstancePreferences": [1]}}),
+]
+
+
+@pytest.mark.parametrize(("service", "target", "members"), MALFORMED)
+def test_members_of_other_types_are_the_callers_error(
+    world: World, service: str, target: str, members: dict[str, Any]
+) -> None:
+    keys = world.signing(world.keys(world.role(ADMIN)))
+    headers = {"X-Amz-Target": target, "Content-Type": "application/x-amz-json-1.1"}
+    with pytest.raises(Refused, match="SerializationException"):
+        world.send(service, json.dumps(members), headers, keys=keys)
 
 
 def test_the_page_has_each_of_more_than_sixty_attacks_and_that_it_is_held() -> None:

@@ -114,6 +114,28 @@ def test_a_call_of_an_api_is_of_an_action_and_a_resource_that_iam_has(service: s
     assert wrong(calls_of(request, service)) == []
 
 
+@pytest.mark.parametrize(
+    ("operation", "members", "resources"),
+    [
+        ("DescribeRule", {"Name": "r"}, ["rule/r"]),
+        ("PutRule", {"Name": "r", "EventBusName": "bus"}, ["rule/bus/r"]),
+        (
+            "PutTargets",
+            {"Rule": "r", "EventBusName": "arn:aws:events:us-east-1:123456789012:event-bus/b"},
+            ["rule/b/r"],
+        ),
+        ("PutEvents", {"Entries": [{}, {"EventBusName": "bus"}]}, ["event-bus/default", "event-bus/bus"]),
+        ("PutEvents", {"Entries": []}, ["event-bus/default"]),
+    ],
+)
+def test_a_call_about_rules_and_events_is_of_their_bus(
+    operation: str, members: dict[str, Any], resources: list[str]
+) -> None:
+    calls = calls_of(json_call(f"events:{operation}", members), "events")
+    assert wrong(calls) == []
+    assert [call.resource for call in calls] == [f"arn:aws:events:us-east-1:123456789012:{it}" for it in resources]
+
+
 @pytest.mark.parametrize("operation", ["CreateSchedule", "DeleteSchedule", "GetSchedule", "UpdateSchedule"])
 def test_a_call_about_a_schedule_is_of_the_schedule_in_its_group(operation: str) -> None:
     request = scheduler_call(f"scheduler:{operation}", {"Name": "train", "GroupName": "nightly"})

@@ -8,6 +8,7 @@ permissions boundary and session policy, and against the resource's policy (`pol
 from __future__ import annotations
 
 import json
+import logging
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -33,6 +34,8 @@ from sagemaker_local_account.iam.service_authorization import UNKNOWN, ServiceAu
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -77,6 +80,10 @@ class AccessDenied(Exception):
         self.call = call
 
 
+class MalformedRequest(Exception):
+    """A request has members of other types than its service's model, which is answered before it is authorized."""
+
+
 class Authorizer:
     """Evaluates the permissions of one account's principals.
 
@@ -115,12 +122,16 @@ class Authorizer:
             self._check_one(caller, one)
 
     def check_request(self, caller: Caller, service: str, environ: WSGIEnvironment) -> None:
-        """Raises `AccessDenied` unless the caller is allowed every call of a request to a service."""
+        """Raises `AccessDenied` unless the caller is allowed every call of a request, or `MalformedRequest`."""
         if caller.is_root:
             return
         # Global services are in us-east-1 (IAM's guide, aws:RequestedRegion).
         region = "us-east-1" if service in WITHOUT_REGION - {"sts"} else environ[REGION]
-        calls = api_calls.calls_of(environ, service, replace(self._location, region=environ[REGION]), self._services)
+        location = replace(self._location, region=environ[REGION])
+        try:
+            calls = api_calls.calls_of(environ, service, location, self._services)
+        except (AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
+            raise MalformedRequest("a member of the request has another type than in the service's model") from error
         if service == "sts" and calls[0].action != "sts:AssumeRole" and b"PolicyArns.member" in body_of(environ):
             raise AccessDenied(
                 caller, calls[0], "because PolicyArns of a session are not evaluated by the local account"
@@ -427,6 +438,11 @@ class IamEnforcement:
                 self._authorizer.check_request(caller, service, environ)
             except AccessDenied as denied:
                 return error_responses.access_denied(environ, start_response, service, str(denied))
+            except MalformedRequest as malformed:
+                _log.warning("%s: %s", environ.get(error_responses.REQUEST_ID), malformed, exc_info=malformed)
+                return error_responses.error(
+                    environ, start_response, "400 Bad Request", "SerializationException", str(malformed)
+                )
         return self._app(environ, start_response)
 
 

@@ -10,7 +10,7 @@ from sagemaker_local_account.core.location import Location
 from sagemaker_local_account.iam.policies import Call
 from sagemaker_local_account.iam.service_authorization import ServiceAuthorization
 
-_ON_STACKS = """
+_NAMES = """
 CancelUpdateStack ContinueUpdateRollback CreateChangeSet CreateStack CreateStackRefactor DeleteChangeSet DeleteStack
 DescribeChangeSet DescribeChangeSetHooks DescribeEvents DescribeStackEvents DescribeStackRefactor DescribeStackResource
 DescribeStackResourceDrifts DescribeStackResources DescribeStacks DetectStackDrift DetectStackResourceDrift ExecuteChangeSet
@@ -18,6 +18,7 @@ ExecuteStackRefactor GetStackPolicy GetTemplate ListChangeSets ListHookResults L
 ListStackResources RecordHandlerProgress RollbackStack SetStackPolicy SignalResource TagResource UntagResource UpdateStack
 UpdateTerminationProtection
 """
+_ON_STACKS = frozenset(_NAMES.split())
 _ON_MACHINES = {
     "cloudformation:GetResource": "states:DescribeStateMachine",
     "cloudformation:UpdateResource": "states:UpdateStateMachine",
@@ -44,7 +45,7 @@ def _resources_of(operation: str, request: Mapping[str, Any], location: Location
 
     change_sets = cloudformation_backends[location.account][location.region].change_sets
     change_set = change_sets.get(str(request.get("ChangeSetName") or ""))
-    if change_set is None or operation not in _ON_STACKS.split():
+    if change_set is None or operation not in _ON_STACKS:
         return None
     named = [str(request["StackName"])] if request.get("StackName") else []
     here = f"arn:aws:cloudformation:{location.region}:{location.account}:stack/"
@@ -55,7 +56,7 @@ _ROLE = ("RoleARN", "cloudformation.amazonaws.com")
 AUTHORIZATION = ServiceAuthorization(
     "cloudformation",
     resources_of=_resources_of,
-    resources=dict.fromkeys(_ON_STACKS.split(), "stack/{StackName}/*"),
+    resources=dict.fromkeys(_ON_STACKS, "stack/{StackName}/*"),
     without_resource={"GetTemplateSummary", "ListStacks", "ValidateTemplate"},
     passed_roles=dict.fromkeys(("CreateChangeSet", "CreateStack", "DeleteStack", "UpdateStack"), _ROLE),
 )

@@ -8,13 +8,14 @@ from typing import Any
 from sagemaker_local_account.core.location import Location
 from sagemaker_local_account.iam.service_authorization import ServiceAuthorization
 
-_ON_ROLES = """
+_NAMES = """
 AttachRolePolicy CreateRole CreateServiceLinkedRole DeleteRole DeleteRolePermissionsBoundary DeleteRolePolicy
 DeleteServiceLinkedRole DetachRolePolicy GenerateServiceLastAccessedDetails GetContextKeysForPrincipalPolicy GetRole
 GetRolePolicy GetServiceLinkedRoleDeletionStatus ListAttachedRolePolicies ListInstanceProfilesForRole
 ListPoliciesGrantingServiceAccess ListRolePolicies ListRoleTags PassRole PutRolePermissionsBoundary PutRolePolicy
 SimulatePrincipalPolicy TagRole UntagRole UpdateAssumeRolePolicy UpdateRole UpdateRoleDescription
 """
+_ON_ROLES = frozenset(_NAMES.split())
 
 
 def _resources_of(operation: str, request: Mapping[str, Any], location: Location) -> list[str] | None:
@@ -23,7 +24,7 @@ def _resources_of(operation: str, request: Mapping[str, Any], location: Location
     from moto.iam.models import iam_backends
 
     name = str(request.get("RoleName") or "")
-    if operation not in _ON_ROLES.split() or not name:
+    if operation not in _ON_ROLES or not name:
         return None
     if operation == "CreateRole":
         return [f"arn:aws:iam::{location.account}:role{request.get('Path') or '/'}{name}"]
@@ -36,5 +37,5 @@ def _resources_of(operation: str, request: Mapping[str, Any], location: Location
 AUTHORIZATION = ServiceAuthorization(
     "iam",
     resources_of=_resources_of,
-    resources={**dict.fromkeys(_ON_ROLES.split(), "role/{RoleName}"), "SimulatePrincipalPolicy": "{PolicySourceArn}"},
+    resources={**dict.fromkeys(_ON_ROLES, "role/{RoleName}"), "SimulatePrincipalPolicy": "{PolicySourceArn}"},
 )

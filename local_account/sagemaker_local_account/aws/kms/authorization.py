@@ -11,7 +11,7 @@ from sagemaker_local_account.core.location import Location
 from sagemaker_local_account.iam.policies import Call
 from sagemaker_local_account.iam.service_authorization import ServiceAuthorization
 
-_ON_KEYS = """
+_NAMES = """
 CancelKeyDeletion CreateAlias CreateGrant Decrypt DeleteAlias DeleteImportedKeyMaterial DeriveSharedSecret DescribeKey
 DisableKey DisableKeyRotation EnableKey EnableKeyRotation Encrypt GenerateDataKey GenerateDataKeyPair
 GenerateDataKeyPairWithoutPlaintext GenerateDataKeyWithoutPlaintext GenerateMac GetKeyPolicy GetKeyRotationStatus
@@ -19,6 +19,7 @@ GetParametersForImport GetPublicKey ImportKeyMaterial ListGrants ListKeyPolicies
 PutKeyPolicy ReEncryptFrom ReEncryptTo ReplicateKey RetireGrant RevokeGrant RotateKeyOnDemand ScheduleKeyDeletion Sign
 SynchronizeMultiRegionKey TagResource UntagResource UpdateAlias UpdateKeyDescription UpdatePrimaryRegion Verify VerifyMac
 """
+_ON_KEYS = frozenset(_NAMES.split())
 
 
 def key_arn(key: str, location: Location) -> str:
@@ -45,7 +46,7 @@ def _resources_of(operation: str, request: Mapping[str, Any], location: Location
     """The key by its ARN, whatever names it: an alias, or what was encrypted with it."""
     keys = [*map(request.get, ("KeyId", "SourceKeyId", "TargetKeyId")), _key_of(request.get("CiphertextBlob"))]
     named = [key_arn(str(key), location) for key in keys if key]
-    return [*dict.fromkeys(named)] if named and operation in _ON_KEYS.split() else None
+    return [*dict.fromkeys(named)] if named and operation in _ON_KEYS else None
 
 
 def _with_destination(call: Call, request: Mapping[str, Any], location: Location) -> Iterator[Call]:
@@ -65,7 +66,7 @@ def _key_of(blob: Any) -> str:
 
 AUTHORIZATION = ServiceAuthorization(
     "kms",
-    resources=dict.fromkeys(_ON_KEYS.split(), "key/{KeyId}"),
+    resources=dict.fromkeys(_ON_KEYS, "key/{KeyId}"),
     resources_of=_resources_of,
     actions={"ReEncrypt": "ReEncryptFrom"},
     further=_with_destination,
