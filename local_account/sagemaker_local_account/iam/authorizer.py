@@ -361,8 +361,8 @@ class Authorizer:
         policy = self._policy_of(made)
         named |= {} if policy is None else {f"the policy of {made.resource}": policy}
         named |= {f"permissions boundary {number}": it for number, it in enumerate(caller.boundary or (), 1)}
-        levels = enumerate(caller.organization, 1)
-        named |= {f"service control policy {n}": it for n, level in levels for it in level}
+        for n, level in enumerate(caller.organization, 1):
+            named |= {f"service control policy {number} of level {n}": it for number, it in enumerate(level, 1)}
         named |= {f"session policy {number}": it for number, it in enumerate(caller.session or (), 1)}
         return {"principal": caller.identity, **explanation(named, made, self._why_denied(caller, made))}
 
