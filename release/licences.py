@@ -20,8 +20,7 @@ What `pip install 'cdk-sagemaker-training[local]'` installs, with the licence th
 licensed under Apache 2.0. A release has the same with versions and dependencies, as a software bill of materials (CycloneDX,
 `sbom.cdx.json`); `make release-check` writes both.
 
-No package is under the GPL alone. paramiko, of moto, is under the LGPL 2.1, and certifi under the MPL 2.0. docutils, of the AWS
-CLI, names the GPL for an editor's file, `rst.el`, which is not installed.
+No package is under the GPL. certifi is under the MPL 2.0.
 
 | package | licence |
 |---|---|

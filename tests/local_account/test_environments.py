@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 import six
 
+from sagemaker_local_account.images.container_packages import imported
 from sagemaker_local_account.images.image_store import Image
 
 if TYPE_CHECKING:
@@ -344,6 +345,23 @@ def test_what_awss_container_has_and_the_account_has_not_is_installed_where_a_fi
     with_import, without = builds.build("COPY train.py /opt/", base=LISTED), builds.build(base=LISTED)
     assert version(with_import, "einops") == "0.8.2"
     assert fails(without, "import einops") == "ModuleNotFoundError: No module named 'einops'"
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "runs"),
+    [
+        ("run.sh", "aws s3 sync s3://data/ /tmp\n", True),
+        ("train.py", 'subprocess.run(["aws","--region", "us-east-1", "s3", "ls"])\n', True),
+        ("train.py", "os.system('aws sts get-caller-identity')\n", True),
+        ("train.py", "import aws_cdk\nfrom aws import s3\n", False),
+        ("notes.txt", "aws s3 sync s3://data/ /tmp\n", False),
+    ],
+)
+def test_a_file_that_runs_the_aws_cli_needs_it_as_one_that_imports_a_package_does(
+    tmp_path: Path, name: str, text: str, runs: bool
+) -> None:
+    (tmp_path / name).write_text(text)
+    assert ("awscli" in imported(tmp_path)) == runs
 
 
 @pytest.mark.soak  # makes one environment more

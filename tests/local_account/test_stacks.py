@@ -35,6 +35,49 @@ def test_a_template_that_is_neither_json_nor_yaml_is_refused(running: Running) -
         running.client("cloudformation").create_stack(StackName="neither", TemplateBody='{"Resources": [')
 
 
+def test_a_template_is_validated_without_a_stack(running: Running) -> None:
+    """The members of API_ValidateTemplate; the capabilities of "Acknowledging IAM resources in CloudFormation templates"."""
+    client = running.client("cloudformation")
+    bucket = {"Type": "AWS::S3::Bucket"}
+    parameters = {"Size": {"Type": "Number", "Default": 4}, "Token": {"Type": "String", "NoEcho": True}}
+    of_role = {**ROLE, "Properties": {**ROLE["Properties"], "RoleName": {"Ref": "Token"}}}
+    unnamed = {**ROLE, "Properties": {"AssumeRolePolicyDocument": ROLE["Properties"]["AssumeRolePolicyDocument"]}}
+
+    def validated(resources: dict[str, Any], **parts: Any) -> dict[str, Any]:
+        return client.validate_template(TemplateBody=json.dumps({"Resources": resources, **parts}))
+
+    answer = validated({"Data": bucket}, Parameters=parameters, Description="data")
+    assert answer["Description"] == "data"
+    assert answer["Parameters"] == [
+        {"ParameterKey": "Size", "DefaultValue": "4", "NoEcho": False},
+        {"ParameterKey": "Token", "NoEcho": True},
+    ]
+    assert answer.get("Capabilities", []) == []
+    assert validated({"Role": unnamed})["Capabilities"] == ["CAPABILITY_IAM"]
+    assert validated({"Role": of_role, "Data": bucket}, Parameters=parameters)["Capabilities"] == [
+        "CAPABILITY_NAMED_IAM"
+    ]
+    with pytest.raises(ClientError, match="At least one Resources member must be defined"):
+        validated({})
+    with pytest.raises(ClientError, match="AWS::RoboMaker::Robot"):
+        validated({"Robot": {"Type": "AWS::RoboMaker::Robot"}})
+
+
+@pytest.mark.parametrize(
+    ("resources", "said"),
+    [
+        ({}, "At least one Resources member must be defined"),
+        ([], "At least one Resources member must be defined"),
+        ({"Data": {"Properties": {}}}, r"\[/Resources/Data\] Every Resources object must contain a Type member"),
+        ({"Data": None}, r"\[/Resources/Data\] Every Resources object must contain a Type member"),
+        ({"Data": {"Type": "AWS::S3::Bucket", "Properties": []}}, r"\[/Resources/Data/Properties\] must be an object"),
+    ],
+)
+def test_what_is_no_template_is_refused_where_a_stack_is_created(running: Running, resources: Any, said: str) -> None:
+    with pytest.raises(ClientError, match=f"Template format error: {said}"):
+        running.client("cloudformation").create_stack(StackName="no", TemplateBody=json.dumps({"Resources": resources}))
+
+
 def test_a_type_that_nobody_knows_fails_the_deployment_with_type_and_logical_id(running: Running) -> None:
     with pytest.raises((ClientError, WaiterError)) as raised:
         deploy(running, "unknown", {"Robot": {"Type": "AWS::RoboMaker::Robot"}})

@@ -1,5 +1,6 @@
 """The versions that the wheel takes, beside those that its tests run with."""
 
+import importlib.metadata
 import re
 import tomllib
 from pathlib import Path
@@ -74,6 +75,18 @@ def test_the_local_account_takes_the_one_moto_that_the_tests_run_with() -> None:
     taken = [str(Requirement(one).specifier) for one in LOCAL_ACCOUNT["dependencies"] if one.startswith("moto")]
     [pinned] = re.findall(r"^moto==(.*)$", (ROOT / "requirements.txt").read_text(), re.MULTILINE)
     assert taken == [f"=={pinned}"]
+
+
+def test_the_local_account_requires_what_motos_server_does_but_the_linter_of_templates() -> None:
+    """moto's extra "server", which has no part without cfn-lint."""
+    lines = [Requirement(one) for one in importlib.metadata.requires("moto") or []]
+    server = {bounds_of(str(one)) for one in lines if one.marker and one.marker.evaluate({"extra": "server"})}
+    own = dict(bounds_of(one) for one in LOCAL_ACCOUNT["dependencies"])
+    optional = {
+        name for name, _ in server if not any(canonicalize_name(one.name) == name and not one.marker for one in lines)
+    }
+    assert optional - own.keys() == {"cfn-lint"}
+    assert own["py-partiql-parser"] == dict(server)["py-partiql-parser"]
 
 
 def test_the_distributions_have_one_version_and_licence_and_require_each_other_in_it() -> None:

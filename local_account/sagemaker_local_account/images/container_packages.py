@@ -41,6 +41,11 @@ MODULES = {
     "yaml": "pyyaml",
     "zmq": "pyzmq",
 }
+# The AWS CLI, which scripts run as a command, in a shell or as a list of words.
+_AWS_CLI = re.compile(
+    r"""(?:^|[\s"';&|(`])aws["']?(?:,\s*|\s+)["']?(?:--|s3|ecr|ssm|sts|secretsmanager|sagemaker|configure)""",
+    re.MULTILINE,
+)
 # CUDA's libraries are not used here; vLLM requires PyTorch for CUDA, and does not run on CPUs.
 _OF_GPUS = re.compile(r"nvidia-.*|cuda-.*|vllm")
 
@@ -76,14 +81,14 @@ def listed(repository: str, version: str, tag: str) -> Listed | None:
 
 
 def imported(root: Path) -> set[str]:
-    """Returns the names of the packages that an image's files import, by their modules."""
+    """Returns the names of the packages that an image's files import, by their modules, and "awscli" where they run `aws`."""
     modules: set[str] = set()
-    for file in root.rglob("*.py"):
-        if not file.is_symlink():
-            for one, several in _WORDS.findall(file.read_text(errors="replace")):
-                modules |= (
-                    {one} if one else {word.split(".")[0].split()[0] for word in several.split(",") if word.strip()}
-                )
+    for file in (one for one in root.rglob("*") if one.suffix in (".py", ".sh") and not one.is_symlink()):
+        text = file.read_text(errors="replace")
+        if _AWS_CLI.search(text):
+            modules.add("awscli")
+        for one, several in _WORDS.findall(text) if file.suffix == ".py" else ():
+            modules |= {one} if one else {word.split(".")[0].split()[0] for word in several.split(",") if word.strip()}
     return {canonicalize_name(MODULES.get(module, module)) for module in modules}
 
 

@@ -9,13 +9,11 @@ created, with type and logical id.
 from __future__ import annotations
 
 import contextlib
-import json
 import logging
 from collections.abc import Iterable
 from functools import partial
 from typing import Any
 
-import yaml
 from moto.cloudformation import models
 from moto.cloudformation.exceptions import CloudFormationError, ValidationError
 from moto.cloudformation.models import (
@@ -26,13 +24,12 @@ from moto.cloudformation.models import (
 )
 from moto.cloudformation.parsing import OutputMap
 from moto.cloudformation.responses import CloudFormationResponse
-from moto.cloudformation.utils import generate_stack_id, yaml_tag_constructor
+from moto.cloudformation.utils import generate_stack_id
 from moto.core.responses import ActionResult, EmptyResult
 from typing_extensions import override
 
-from sagemaker_local_account.aws.awslambda import functions
-from sagemaker_local_account.aws.cloudformation import exports, intrinsics, resource_registry
-from sagemaker_local_account.aws.cloudformation.provisioner import ResourceFailed, Resources, reason, references
+from sagemaker_local_account.aws.cloudformation import exports, intrinsics, resource_registry, templates
+from sagemaker_local_account.aws.cloudformation.provisioner import ResourceFailed, Resources, reason
 from sagemaker_local_account.aws.resource_types import ServiceResources
 from sagemaker_local_account.core import background
 from sagemaker_local_account.core.patches import patch
@@ -50,7 +47,7 @@ def install(services: Iterable[ServiceResources]) -> None:
     exports.install()
     intrinsics.install()
     patch(models, "ResourceMap", Resources)
-    patch(Stack, "parse_template", staticmethod(parsed), "template")
+    patch(Stack, "parse_template", staticmethod(templates.parsed), "template")
     patch(ChangeSet, "_parse_template", _parse_template, "self")
     patch(Stack, "create_resources", _create_resources, "self")
     patch(Stack, "stack_resources", property(lambda stack: stack.resource_map.existing()))
@@ -59,37 +56,11 @@ def install(services: Iterable[ServiceResources]) -> None:
     patch(CloudFormationResponse, "describe_change_set", _describe_change_set, "self")
     patch(CloudFormationResponse, "execute_change_set", _execute_change_set, "self")
     patch(CloudFormationResponse, "delete_change_set", _delete_change_set, "self")
-
-
-class _Loader(yaml.CSafeLoader):
-    """Loads YAML with CloudFormation's tags, such as `!Ref`."""
-
-
-_Loader.add_multi_constructor("", yaml_tag_constructor)
-
-
-def parsed(template: str | None) -> dict[str, Any]:
-    """Parses a template in JSON or YAML. moto parses both with PyYAML's loader in Python, which takes a second.
-
-    Raises:
-        ValidationError: it is neither, or there is none.
-    """
-    if template is None:
-        raise ValidationError(message="Either Template URL or Template Body must be specified.")
-    try:
-        found: dict[str, Any] = json.loads(template)
-    except json.JSONDecodeError:
-        try:
-            found = yaml.load(template, _Loader)
-        except yaml.YAMLError as error:
-            raise ValidationError(message=f"Template format error: neither JSON nor YAML: {error}") from error
-    if not isinstance(found, dict):
-        raise ValidationError(message="Template format error: unsupported structure.")
-    return found
+    patch(CloudFormationResponse, "validate_template", _validate_template, "self")
 
 
 def _parse_template(self: ChangeSet) -> None:
-    self.template_dict = parsed(self.template)
+    self.template_dict = templates.parsed(self.template)
 
 
 class ChangeSetNotFound(CloudFormationError):
@@ -110,13 +81,13 @@ class Backend(CloudFormationBackend):
 
     @override
     def create_stack(self, name: str, template: str, parameters: dict[str, Any], **details: Any) -> Stack:
-        _check_template(Stack.parse_template(template))
+        templates.check(Stack.parse_template(template))
         stack: Stack = super().create_stack(name=name, template=template, parameters=parameters, **details)
         return stack
 
     @override
     def create_change_set(self, *args: Any, **kwargs: Any) -> tuple[str, str]:
-        _check_template(Stack.parse_template(kwargs["template"]))
+        templates.check(Stack.parse_template(kwargs["template"]))
         created: tuple[str, str] = super().create_change_set(*args, **kwargs)
         return created
 
@@ -148,7 +119,7 @@ class Backend(CloudFormationBackend):
         tags: dict[str, str] | None,
     ) -> Stack:
         stack = self.get_stack(name)
-        _check_template(Stack.parse_template(template))
+        templates.check(Stack.parse_template(template))
         _refuse_while_in_progress(stack)
         resolved = self._resolve_update_parameters(stack, parameters)
         background.begin(lambda: self._update(stack, template, resolved, tags))
@@ -202,7 +173,7 @@ class Backend(CloudFormationBackend):
 
     def create_nested(self, name: str, template: str, parameters: dict[str, Any], tags: dict[str, str]) -> Stack:
         """Creates a stack within the creation or update of another one; its status says whether it succeeded."""
-        _check_template(Stack.parse_template(template))
+        templates.check(Stack.parse_template(template))
         id = generate_stack_id(name, self.region_name, self.account_id)
         stack = Stack(id, name, template, parameters, self.account_id, self.region_name, tags=tags)
         self.stacks[id] = stack
@@ -211,7 +182,7 @@ class Backend(CloudFormationBackend):
 
     def update_nested(self, stack: Stack, template: str, parameters: dict[str, Any], tags: dict[str, str]) -> None:
         """Updates such a stack."""
-        _check_template(Stack.parse_template(template))
+        templates.check(Stack.parse_template(template))
         self._update(stack, template, parameters, tags)
 
     def delete_nested(self, stack: Stack) -> None:
@@ -296,57 +267,6 @@ def _refuse_while_in_progress(stack: Stack) -> None:
         )
 
 
-def _check_template(template: dict[str, Any]) -> None:
-    unknown = [
-        f"{definition['Type']} ({name})"
-        for name, definition in template.get("Resources", {}).items()
-        if not resource_registry.supported(definition["Type"])
-    ]
-    if unknown:
-        raise ValidationError(
-            message=f"Template format error: the local account does not support these resource types: {', '.join(unknown)}"
-        )
-    unknown_functions = [
-        f"{function} ({name})"
-        for name, definition in template.get("Resources", {}).items()
-        for function in intrinsics.unknown({**definition, "Metadata": None})
-    ]
-    if unknown_functions:
-        raise ValidationError(
-            message=f"Template format error: the local account does not support these functions: {', '.join(unknown_functions)}"
-        )
-    unsupported_properties = [
-        f"{property_name} of AWS::Lambda::Function ({name})"
-        for name, definition in template.get("Resources", {}).items()
-        if definition["Type"] == "AWS::Lambda::Function" and name not in _emulated(template)
-        for property_name in functions.unsupported_properties(definition.get("Properties", {}))
-    ]
-    if unsupported_properties:
-        raise ValidationError(
-            message="Template format error: the local account supports Lambda functions in Python, without these properties: "
-            f"{', '.join(unsupported_properties)}"
-        )
-    unsupported = [
-        f"{property_name} of {definition['Type']} ({name})"
-        for name, definition in template.get("Resources", {}).items()
-        for property_name in resource_registry.unsupported(definition["Type"], definition.get("Properties", {}))
-    ]
-    if unsupported:
-        raise ValidationError(
-            message=f"Template format error: the local account does not support these properties: {', '.join(unsupported)}"
-        )
-
-
-def _emulated(template: dict[str, Any]) -> set[str]:
-    """The logical ids of the functions of custom resources that the account implements itself."""
-    return {
-        name
-        for definition in template["Resources"].values()
-        if definition["Type"].startswith("Custom::") and resource_registry.is_known(definition["Type"])
-        for name in references(definition["Properties"]["ServiceToken"])
-    }
-
-
 def _describe_change_set(self: CloudFormationResponse) -> ActionResult:
     return ActionResult(_change_set(self))
 
@@ -369,3 +289,9 @@ def _change_set(response: CloudFormationResponse) -> ChangeSet:
         response._get_param("ChangeSetName"), response._get_param("StackName")
     )
     return change_set
+
+
+def _validate_template(self: CloudFormationResponse) -> ActionResult:
+    """ValidateTemplate, with what the account supports; moto's runs cfn-lint, which refuses more than the service's syntax."""
+    url = self._get_param("TemplateURL")
+    return ActionResult(templates.summary(self._get_stack_from_s3_url(url) if url else self._get_param("TemplateBody")))

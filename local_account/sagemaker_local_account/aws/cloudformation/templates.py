@@ -1,0 +1,152 @@
+"""Templates of stacks: parsed, checked against what the account supports, and summarized."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import yaml
+from moto.cloudformation.exceptions import ValidationError
+from moto.cloudformation.utils import yaml_tag_constructor
+
+from sagemaker_local_account.aws.awslambda import functions
+from sagemaker_local_account.aws.cloudformation import intrinsics, resource_registry
+from sagemaker_local_account.aws.cloudformation.provisioner import references
+
+# The resources that need CAPABILITY_IAM, and the property that makes it CAPABILITY_NAMED_IAM: "Acknowledging IAM resources in
+# CloudFormation templates" (control-access-with-iam.html of CloudFormation's guide).
+_IAM_NAMES = {
+    "AWS::IAM::AccessKey": None,
+    "AWS::IAM::Group": "GroupName",
+    "AWS::IAM::InstanceProfile": "InstanceProfileName",
+    "AWS::IAM::ManagedPolicy": "ManagedPolicyName",
+    "AWS::IAM::Policy": None,
+    "AWS::IAM::Role": "RoleName",
+    "AWS::IAM::User": "UserName",
+    "AWS::IAM::UserToGroupAddition": None,
+}
+
+
+class _Loader(yaml.CSafeLoader):
+    """Loads YAML with CloudFormation's tags, such as `!Ref`."""
+
+
+_Loader.add_multi_constructor("", yaml_tag_constructor)
+
+
+def parsed(template: str | None) -> dict[str, Any]:
+    """Parses a template in JSON or YAML. moto parses both with PyYAML's loader in Python, which takes a second.
+
+    Raises:
+        ValidationError: it is neither, or there is none.
+    """
+    if template is None:
+        raise ValidationError(message="Either Template URL or Template Body must be specified.")
+    try:
+        found: dict[str, Any] = json.loads(template)
+    except json.JSONDecodeError:
+        try:
+            found = yaml.load(template, _Loader)
+        except yaml.YAMLError as error:
+            raise ValidationError(message=f"Template format error: neither JSON nor YAML: {error}") from error
+    if not isinstance(found, dict):
+        raise ValidationError(message="Template format error: unsupported structure.")
+    return found
+
+
+def check(template: dict[str, Any]) -> None:
+    """Raises ``ValidationError`` for what the account does not support, by name and logical id, or for what is no template."""
+    _check_format(template)
+    unknown = [
+        f"{definition['Type']} ({name})"
+        for name, definition in template.get("Resources", {}).items()
+        if not resource_registry.supported(definition["Type"])
+    ]
+    if unknown:
+        raise ValidationError(
+            message=f"Template format error: the local account does not support these resource types: {', '.join(unknown)}"
+        )
+    unknown_functions = [
+        f"{function} ({name})"
+        for name, definition in template.get("Resources", {}).items()
+        for function in intrinsics.unknown({**definition, "Metadata": None})
+    ]
+    if unknown_functions:
+        raise ValidationError(
+            message=f"Template format error: the local account does not support these functions: {', '.join(unknown_functions)}"
+        )
+    unsupported_properties = [
+        f"{property_name} of AWS::Lambda::Function ({name})"
+        for name, definition in template.get("Resources", {}).items()
+        if definition["Type"] == "AWS::Lambda::Function" and name not in _emulated(template)
+        for property_name in functions.unsupported_properties(definition.get("Properties", {}))
+    ]
+    if unsupported_properties:
+        raise ValidationError(
+            message="Template format error: the local account supports Lambda functions in Python, without these properties: "
+            f"{', '.join(unsupported_properties)}"
+        )
+    unsupported = [
+        f"{property_name} of {definition['Type']} ({name})"
+        for name, definition in template.get("Resources", {}).items()
+        for property_name in resource_registry.unsupported(definition["Type"], definition.get("Properties", {}))
+    ]
+    if unsupported:
+        raise ValidationError(
+            message=f"Template format error: the local account does not support these properties: {', '.join(unsupported)}"
+        )
+
+
+def _emulated(template: dict[str, Any]) -> set[str]:
+    """The logical ids of the functions of custom resources that the account implements itself."""
+    return {
+        name
+        for definition in template["Resources"].values()
+        if definition["Type"].startswith("Custom::") and resource_registry.is_known(definition["Type"])
+        for name in references(definition["Properties"]["ServiceToken"])
+    }
+
+
+def _check_format(template: dict[str, Any]) -> None:
+    """In the service's words, "How do I resolve CloudFormation template validation or template format errors?" of re:Post."""
+    resources = template.get("Resources")
+    if not isinstance(resources, dict) or not resources:
+        raise ValidationError(message="Template format error: At least one Resources member must be defined.")
+    for name, one in resources.items():
+        if not isinstance(one, dict) or not isinstance(one.get("Type"), str):
+            raise ValidationError(
+                message=f"Template format error: [/Resources/{name}] Every Resources object must contain a Type member."
+            )
+        if not isinstance(one.get("Properties", {}), dict):
+            raise ValidationError(message=f"Template format error: [/Resources/{name}/Properties] must be an object.")
+
+
+def summary(template: str | None) -> dict[str, Any]:
+    """Returns the members of ValidateTemplate's answer.
+
+    Raises:
+        ValidationError: it is no template, or has what the account does not support.
+    """
+    found = parsed(template)
+    check(found)
+    transforms = found.get("Transform", [])
+    iam = {name: one for name, one in found["Resources"].items() if one["Type"] in _IAM_NAMES}
+    named = any(_IAM_NAMES[one["Type"]] in one.get("Properties", {}) for one in iam.values())
+    answer = {
+        "Description": found.get("Description", ""),
+        "Parameters": [
+            {
+                "ParameterKey": name,
+                "DefaultValue": about.get("Default"),
+                "NoEcho": str(about.get("NoEcho", False)).lower() == "true",
+                "Description": about.get("Description"),
+            }
+            for name, about in found.get("Parameters", {}).items()
+        ],
+        "Capabilities": [] if not iam else ["CAPABILITY_NAMED_IAM" if named else "CAPABILITY_IAM"],
+        "DeclaredTransforms": [transforms] if isinstance(transforms, str) else transforms,
+    }
+    if iam:
+        types = ", ".join(sorted({one["Type"] for one in iam.values()}))
+        answer["CapabilitiesReason"] = f"The following resource(s) require capabilities: [{types}]"
+    return answer
