@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 PAGE = Path(__file__).parents[2] / "docs" / "permissions.md"
-EXERCISED = ("role", "action", "on", "what for", "without it", "source")
+EXERCISED = ("role", "action", "what for", "without it", "source")
 GRANTED = ("role", "action", "why", "source")
 LEFT_OUT = ("source", "action", "why not")
 SOURCES = ("source", "what it is")
@@ -28,7 +28,7 @@ def exercised(text: str) -> list[Row]:
     """What the local account demands; ``outcome`` is what happens without."""
     return [
         Row(role, action, _names(source), outcome)
-        for role, actions, _, _, outcome, source in _table(text, EXERCISED)
+        for role, actions, _, outcome, source in _table(text, EXERCISED)
         for action in _names(actions)
     ]
 
@@ -37,7 +37,8 @@ def granted(text: str) -> list[Row]:
     """What is granted besides."""
     return [
         Row(role, action, _names(source))
-        for role, actions, _, source in _table(text, GRANTED)
+        for roles, actions, _, source in _table(text, GRANTED)
+        for role in roles.split(", ")
         for action in _names(actions)
     ]
 

@@ -20,6 +20,7 @@ import typer
 from botocore.awsrequest import AWSPreparedRequest, AWSResponse
 from botocore.exceptions import ClientError, EndpointConnectionError, SSOTokenLoadError
 from botocore.stub import Stubber
+from pages import part
 from rich.console import Console
 from urllib3 import HTTPResponse
 
@@ -245,10 +246,12 @@ def test_the_list_of_commands_has_each_purpose_whole(capsys: pytest.CaptureFixtu
     assert [line for line in lines if line.endswith("...") or len(line.split(maxsplit=1)) < 2] == []
 
 
-def test_the_page_of_the_command_line_has_each_command() -> None:
-    page = (Path(__file__).parents[2] / "docs" / "command-line.md").read_text()
-    rows = {line[3:].split("`")[0].split()[0] for line in page.splitlines() if line.startswith("| `")}
-    assert rows == {str(it.name) for it in main_app.registered_commands}
+def test_the_page_of_the_command_line_has_each_command(capsys: pytest.CaptureFixture[str]) -> None:
+    main_app(["--help"], standalone_mode=False)
+    _, _, commands = capsys.readouterr().out.partition("Commands:\n")
+    assert len(commands.splitlines()) == len(main_app.registered_commands)
+    written = f"```text\n{commands.rstrip()}\n```"
+    assert part(Path(__file__).parents[2] / "docs" / "command-line.md", "commands", written) == written
 
 
 def test_the_shell_completes_commands() -> None:
