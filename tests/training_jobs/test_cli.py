@@ -26,7 +26,7 @@ from urllib3 import HTTPResponse
 
 import cdk_sagemaker_training
 import training_jobs
-from training_jobs import Account, Execution, LogLine, StateVisit, TrainingError
+from training_jobs import Account, Execution, LogLine, LogReader, StateVisit, TrainingError
 from training_jobs.cli import doctor, show, stop, watch
 from training_jobs.cli.context import local_page
 from training_jobs.cli.errors import connection_lost, one_line
@@ -555,3 +555,17 @@ def test_a_session_is_that_of_a_jobs_host() -> None:
 def test_no_session_where_there_can_be_none(members: dict[str, Any], host: str, words: str) -> None:
     with pytest.raises(TrainingError, match=re.escape(words)):
         check_reachable(debugged(**members), host, ["algo-1", "algo-2"])
+
+
+def test_the_empty_lines_that_the_toolkit_prints_are_no_lines_of_a_job() -> None:
+    """`print(line)` of a line with its end, in watch() of sagemaker-training's process.py."""
+    logs = boto3.client("logs", "us-east-1", aws_access_key_id="id", aws_secret_access_key="secret")
+    texts = ["loss 0.5", " ", "loss 0.4\n", "\n"]
+    events = [
+        {"eventId": str(time), "timestamp": time, "message": text, "logStreamName": "digits/algo-1-1700000000"}
+        for time, text in enumerate(texts, 1)
+    ]
+    with Stubber(logs) as stub:
+        stub.add_response("filter_log_events", {"events": events})
+        read = LogReader(logs, "digits").read()
+    assert [line.message for line in read] == ["loss 0.5", "loss 0.4"]

@@ -191,5 +191,5 @@ def _phases(shown: Shown, *, named: bool) -> list[str]:
 
 
 def _log(shown: Shown, *, named: bool) -> list[str]:
-    lines = "\n".join(escape(f"{line.host}  {line.message}") for line in shown.lines if line.message.strip())
+    lines = "\n".join(escape(f"{line.host}  {line.message}") for line in shown.lines)
     return [_heading("Last lines", shown, named=named), f"<pre>{lines}</pre>"]

@@ -30,7 +30,10 @@ class LogLine:
 
 
 class LogReader:
-    """Reads the lines of one job, each once, from CloudWatch Logs."""
+    """Reads the lines of one job that have a text, each once, from CloudWatch Logs.
+
+    SageMaker's training toolkit prints an empty one after each line of the script (sagemaker-training 5.1.4, process.py).
+    """
 
     def __init__(
         self,
@@ -87,7 +90,8 @@ class LogReader:
             self._seen = {event: time for event, time in self._seen.items() if time >= self._since}
 
     def _wanted(self, line: LogLine) -> bool:
-        return (self._hosts is None or line.host in self._hosts) and bool(self._matches(line.message))
+        of_host = self._hosts is None or line.host in self._hosts
+        return of_host and bool(line.message.strip()) and bool(self._matches(line.message))
 
 
 def messages_with(logs: Any, job_name: str, text: str) -> Iterator[str]:
