@@ -72,6 +72,7 @@ def test_without_credentials_it_says_so_and_ends_with_2(tmp_path: Path) -> None:
     assert done.stderr.startswith("test-aws: there are no AWS credentials: name a profile, like AWS_PROFILE=mine")
 
 
+@pytest.mark.soak  # an account of its own
 def test_where_the_cdk_is_not_bootstrapped_it_says_what_to_run_and_ends_with_2(exports: dict[str, str]) -> None:
     done = run("--yes", **exports)
     assert (done.returncode, done.stdout) == (2, "")

@@ -58,6 +58,7 @@ def test_a_job_that_is_over_at_once_is_noticed_within_seconds() -> None:
     assert max(rendered(attempts=30, days=28).walk(1).noticed) <= 2
 
 
+@pytest.mark.soak  # the longest of the histories
 def test_a_year_of_waiting_for_a_training_plan_fits_into_the_histories() -> None:
     walk = rendered(plan=PLAN, attempts=30).walk(A_YEAR / 30, status="Failed")
     assert max([*walk.histories["workflow"], *walk.histories["poller"]]) < MOST_EVENTS

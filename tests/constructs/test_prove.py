@@ -98,7 +98,7 @@ def test_a_polled_workflow_without_faults_keeps_every_property() -> None:
     assert (broken(proof), proof.complete, proof.jobs) == (set(), True, 1)
 
 
-@pytest.mark.parametrize("integration", ["sync", "poll"])
+@pytest.mark.parametrize("integration", ["sync", pytest.param("poll", marks=pytest.mark.soak)])
 def test_a_workflow_with_one_fault_keeps_every_property(integration: str) -> None:
     proof = proofs(with_workflow(integration=integration), most_states=90_000)["Training"]
     assert (broken(proof), proof.complete) == (set(), True)
@@ -162,6 +162,7 @@ def test_a_pipeline_starts_no_workflow_twice_and_no_failed_call_ends_it() -> Non
     assert facts(found, "outlives") == {"not cancelled"}
 
 
+@pytest.mark.soak  # 26,000 states
 def test_a_sweep_starts_no_workflow_twice_and_no_failed_call_ends_it() -> None:
     stack = UserStack()
     workflow = stack.workflow(input_fields={"rate": NumberField(0, 1)})
@@ -198,7 +199,7 @@ SOAK = pytest.mark.soak
 
 @pytest.mark.parametrize(
     ("faults", "bound"),
-    [(0, SOME), (1, 12_000), pytest.param(1, 60_000, marks=SOAK), pytest.param(2, 60_000, marks=SOAK)],
+    [(0, SOME), (1, SOME), pytest.param(1, 60_000, marks=SOAK), pytest.param(2, 60_000, marks=SOAK)],
 )
 def test_a_workflow_in_a_queue_keeps_every_property_as_far_as_the_bound(faults: int, bound: int) -> None:
     proof = proofs(in_a_queue(), faults, most_states=bound)["Training"]

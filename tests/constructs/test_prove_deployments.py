@@ -66,9 +66,9 @@ SOAK = pytest.mark.soak
         pytest.param(lambda: of_workflow(integration="poll"), "Training", marks=SOAK),
         pytest.param(lambda: of_workflow(retain_jobs=True), "Training", marks=SOAK),
         (queue, "Training"),
-        (pipeline, "Pipeline"),
+        pytest.param(pipeline, "Pipeline", marks=SOAK),
         pytest.param(sweep, "Sweep", marks=SOAK),
-        (lambda: sweep(tolerated_failure_count=1), "Sweep"),
+        pytest.param(lambda: sweep(tolerated_failure_count=1), "Sweep", marks=SOAK),
         (task, "Machine"),
     ],
     ids=["workflow", "polled", "retained", "queue", "pipeline", "sweep", "tolerant sweep", "guarded task"],
@@ -89,7 +89,7 @@ def without(resource: str, template: dict[str, Any]) -> dict[str, Any]:
     ("make", "resource"),
     [
         (of_workflow, "TrainingDeletion"),
-        (lambda: sweep(tolerated_failure_count=1), "SweepDeletion"),
+        pytest.param(lambda: sweep(tolerated_failure_count=1), "SweepDeletion", marks=SOAK),
         (task, "TrainDeletion"),
     ],
 )

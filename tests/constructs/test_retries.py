@@ -238,7 +238,8 @@ def test_a_28_day_job_with_30_attempts_fits_into_the_histories(integration: str,
     assert max([*walked.histories["workflow"], *walked.histories["poller"]]) < MOST_EVENTS
 
 
-@pytest.mark.parametrize("integration", [pytest.param("sync", marks=pytest.mark.soak), "poll"])
+@pytest.mark.soak  # the longest of the histories
+@pytest.mark.parametrize("integration", ["sync", "poll"])
 def test_a_28_day_job_with_30_attempts_alternatives_and_a_budget_fits_into_the_histories(integration: str) -> None:
     workflow = RenderedWorkflow(
         job=DataParallelJob(InstanceGroup("ml.p4d.24xlarge")),

@@ -200,6 +200,7 @@ def test_an_example_stack_trains_with_exactly_what_it_grants(deployed: Deployed,
     assert looks_for_late_jobs(example) == 1
 
 
+@pytest.mark.soak  # all examples are deployed
 def test_after_cdk_destroy_of_every_example_the_account_holds_what_it_held_before(examples: Examples) -> None:
     assert examples.after == examples.before
     # A kind of which nothing came would prove nothing of its deletion: these are what the examples are made of.

@@ -152,6 +152,7 @@ def test_a_create_beyond_the_quota_is_refused(deployed: Deployed, machine: Any, 
     assert f"The account-level service limit '{TYPE} for training job usage' is 0 Instances" in ended["cause"]
 
 
+@pytest.mark.soak  # test_retries.py has throttled calls
 def test_a_throttled_create_is_tried_again(deployed: Deployed, machine: Any, broken: Any) -> None:
     broken(Throttling("CreateTrainingJob", times=2))
     ended, jobs = executed(deployed, machine("Once"))
@@ -206,6 +207,7 @@ def test_a_lost_host_fails_the_job_with_a_reason_that_names_it(deployed: Deploye
     assert job["FailureReason"].startswith("InternalServerError: the host algo-2 was lost")
 
 
+@pytest.mark.soak  # waits for the host
 def test_a_late_host_starts_after_the_others(deployed: Deployed, machines: dict[str, str], broken: Any) -> None:
     broken(LateHost("algo-2", 2))
     ended, [job] = executed(deployed, machines["PollHostsArn"])
@@ -234,6 +236,7 @@ def test_a_disk_with_room_keeps_what_is_written(deployed: Deployed, machines: di
     assert job["ModelArtifacts"]["S3ModelArtifacts"].endswith("model.tar.gz")
 
 
+@pytest.mark.soak  # waits for the download
 def test_a_slow_s3_makes_the_download_long(deployed: Deployed, machines: dict[str, str], broken: Any) -> None:
     broken(SlowS3(bytes_per_second=1_000, latency=0.2, times=None))
     ended, [job] = executed(deployed, machines["PollDataArn"])

@@ -5,12 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 import aws_cdk as cdk
+import pytest
 from aws_cdk import aws_s3 as s3
 from deployed import Deployed, ending_at_once
 
 from cdk_sagemaker_training import TrainingWorkflow
 
 
+@pytest.mark.soak  # the templates are held with each change
 def test_workflows_train_beside_the_stack_of_their_bucket_and_inside_one(deployed: Deployed, tmp_path: Path) -> None:
     context = tmp_path / "context"
     app = cdk.App(outdir=str(tmp_path / "assembly"))

@@ -256,6 +256,7 @@ def test_an_execution_whose_alternatives_have_no_capacity_either_names_the_cause
     assert managed.statuses(ended["executionArn"]) == ["Failed", "Failed"]
 
 
+@pytest.mark.soak  # one that is left runs with each change
 def test_a_budget_that_is_used_up_in_the_second_attempt_stops_it_and_begins_no_third(
     managed: Drill, machines: dict[str, str]
 ) -> None:

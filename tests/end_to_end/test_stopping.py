@@ -86,7 +86,7 @@ def watched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Watched]:
         yield Watched(account)
 
 
-@pytest.mark.parametrize("at_once", [15, pytest.param(60, marks=pytest.mark.soak)])
+@pytest.mark.parametrize("at_once", [6, pytest.param(60, marks=pytest.mark.soak)])
 def test_executions_that_end_at_once_leave_no_job_running(watched: Watched, at_once: int) -> None:
     executions = [watched.deployed.start(watched.machine) for _ in range(at_once)]
     jobs = [watched.job(execution) for execution in executions[:: at_once // 3]]

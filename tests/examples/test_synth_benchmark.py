@@ -5,9 +5,12 @@ from __future__ import annotations
 import importlib.util
 from pathlib import Path
 
+import pytest
+
 BENCHMARK = Path(__file__).parents[2] / "benchmarks" / "synth.py"
 
 
+@pytest.mark.soak  # of a benchmark
 def test_the_app_in_plain_aws_cdk_lib_writes_the_resources_of_ours() -> None:
     specification = importlib.util.spec_from_file_location("synth_benchmark", BENCHMARK)
     assert specification is not None

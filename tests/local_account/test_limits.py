@@ -160,7 +160,8 @@ def test_output_that_is_no_text_comes_as_text(jobs: ShellJobs) -> None:
     assert max(len(event.encode()) for event in noise) <= 262_118
 
 
-@pytest.mark.parametrize("compression", ["GZIP", pytest.param("NONE", marks=pytest.mark.soak)])
+@pytest.mark.soak  # ten thousand files
+@pytest.mark.parametrize("compression", ["GZIP", "NONE"])
 def test_a_model_of_ten_thousand_files_is_uploaded_whole(jobs: ShellJobs, compression: str) -> None:
     name = f"files-{compression.lower()}"
     output = {"S3OutputPath": f"s3://{BUCKET}/models", "CompressionType": compression}

@@ -187,6 +187,7 @@ def resumed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     return dict(json.loads(run(RESUMING, tmp_path_factory.mktemp("resumed")).splitlines()[-1]))
 
 
+@pytest.mark.soak  # three runs of two ranks
 def test_another_batch_size_goes_on_at_the_sequence_where_the_data_was(resumed: dict[str, Any]) -> None:
     assert resumed["read"] == [[0, 4], [4, 4], [8, 8], [16, 8]]
 

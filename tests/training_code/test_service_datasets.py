@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 import serving  # noqa: F401, which finds the training code
 import torch
 import webdataset
@@ -34,6 +35,7 @@ def read(serve: Serve, dataset: Any, count: int = 2, **options: Any) -> list[Any
         return list(reader)
 
 
+@pytest.mark.soak  # another library of shards
 def test_a_webdataset_is_read_by_its_shards(serve: Serve, tmp_path: Path) -> None:
     for shard in range(4):
         with webdataset.TarWriter(str(tmp_path / f"{shard}.tar")) as tar:
@@ -61,12 +63,14 @@ class Nodes(IterableDataset[tuple[int, int]]):
         return iter(Loader(Mapper(source, squared)))
 
 
+@pytest.mark.soak  # another library of shards
 def test_a_graph_of_torchdatas_nodes_is_read_by_its_shards(serve: Serve) -> None:
     batches = read(serve, Nodes(), shards=3)
     pairs = sorted((number, square) for left, right in batches for number, square in zip(left, right, strict=True))
     assert [(int(number), int(square)) for number, square in pairs] == [squared(number) for number in range(COUNT)]
 
 
+@pytest.mark.soak  # the streamed one runs with each change
 def test_a_hugging_face_dataset_on_disk_is_read_by_index(serve: Serve, tmp_path: Path) -> None:
     import datasets  # not with the file, which each of pytest's processes imports: it takes a second
 
@@ -78,6 +82,7 @@ def test_a_hugging_face_dataset_on_disk_is_read_by_index(serve: Serve, tmp_path:
     assert torch.cat([batch["values"] for batch in batches]).equal(torch.stack([numbers, numbers**2], dim=1))
 
 
+@pytest.mark.soak  # its state is held with each change
 def test_a_streamed_hugging_face_dataset_is_read_by_its_shards(serve: Serve) -> None:
     import datasets
 
@@ -159,6 +164,7 @@ def note(number: int) -> None:
     about.dataset.noted = 7 + number
 
 
+@pytest.mark.soak  # eight passes
 def test_worker_init_fn_is_called_in_each_worker_and_before_each_pass_over_a_shard(serve: Serve) -> None:
     batches = read(serve, Ranged(), shards=4, worker_init_fn=narrow)
     assert sorted(torch.cat(batches).tolist()) == list(range(COUNT))
@@ -172,6 +178,7 @@ def as_arrays(samples: list[Any]) -> Any:
     return BatchEncoding({"number": np.array([int(number) for [number] in samples]), "eye": torch.eye(2).to_sparse()})
 
 
+@pytest.mark.soak  # test_batches.py has that of a batch of each kind
 def test_what_a_collate_fn_returns_arrives_as_what_it_was(serve: Serve) -> None:
     from transformers import BatchEncoding
 

@@ -389,6 +389,7 @@ class Slow(Numbers):
         return super().__getitem__(index)
 
 
+@pytest.mark.soak  # waits for heartbeats
 def test_an_epoch_shorter_than_a_heartbeat_reports_busy_workers(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
     """The finding "the wrong advice": busy seconds came with a heartbeat, so that short epochs reported 0 %."""
     monkeypatch.setattr("data_service.requester.HEARTBEAT", 1000.0)

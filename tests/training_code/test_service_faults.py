@@ -104,6 +104,7 @@ def test_a_serving_process_is_started_anew_although_the_forkserver_has_ended(ser
     servers[0].wait()
 
 
+@pytest.mark.soak  # that of a map-style one is held with each change
 @pytest.mark.usefixtures("always_restarted")
 def test_no_sample_of_an_iterable_dataset_is_lost_or_comes_twice(serve: Serve, moments: int) -> None:
     servers = serve(2, dataset=Lines(), shards=4, workers=2)
@@ -150,6 +151,7 @@ def test_a_batch_of_a_paused_host_is_made_elsewhere_however_many_are_ready_behin
         assert sorted(given + numbers(batches)) == list(range(4_000))
 
 
+@pytest.mark.soak  # one that is paused runs with each change
 @pytest.mark.usefixtures("soon_missed")
 def test_a_host_that_is_paused_for_long_is_stood_in_for_and_comes_back(serve: Serve) -> None:
     servers = serve(2)

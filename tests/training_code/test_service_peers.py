@@ -133,6 +133,7 @@ def test_a_peer_that_requests_without_end_is_disconnected(serve: Serve) -> None:
         assert [kind for kind, _ in answers(greedy)] == [WELCOME]
 
 
+@pytest.mark.soak  # waits for a time-out
 def test_a_data_host_that_announces_ten_gigabytes_is_an_error_that_names_the_bound() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener, pytest.raises(DataServiceError) as raised:
         reader_on(listener)
