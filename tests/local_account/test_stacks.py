@@ -321,3 +321,23 @@ def test_inline_policies_of_a_role_or_user_beyond_iams_limit_are_refused(running
         iam.put_user_policy(UserName="large", PolicyName="one", PolicyDocument=json.dumps(a_policy(2_049)))
     for name in ("large", "larger"):
         destroy(running, name)
+
+
+def test_an_update_modifies_a_resource_after_those_that_it_refers_to_and_before_what_is_new_refers_to_it(
+    running: Running,
+) -> None:
+    """ "Resource B is updated before resource A" (template reference, DependsOn attribute)."""
+
+    def template(seconds: int, **more: Any) -> dict[str, Any]:
+        queue = {"Type": "AWS::SQS::Queue", "Properties": {"VisibilityTimeout": seconds}}
+        redrive = {"deadLetterTargetArn": {"Fn::GetAtt": ["Last", "Arn"]}, "maxReceiveCount": seconds}
+        first = {"Type": "AWS::SQS::Queue", "Properties": {"RedrivePolicy": redrive}}
+        return {"First": first, "Middle": {**queue, "DependsOn": "First"}, "Last": queue, **more}
+
+    deploy(running, "ordered", template(10))
+    deploy(running, "ordered", template(20, Added={"Type": "AWS::SNS::Topic", "DependsOn": "Middle"}))
+    events = running.client("cloudformation").describe_stack_events(StackName="ordered")["StackEvents"]
+    told = [(one["LogicalResourceId"], one["ResourceStatus"]) for one in reversed(events)]
+    of_update = told[told.index(("ordered", "UPDATE_IN_PROGRESS")) :]
+    done = [name for name, status in of_update if status in ("UPDATE_COMPLETE", "CREATE_COMPLETE")]
+    assert done == ["Last", "First", "Middle", "Added", "ordered"]

@@ -37,6 +37,9 @@ class Resources(ResourceMap):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._making: list[str] = []
+        # What an update has yet to modify.
+        self._pending: dict[str, None] = {}
+        self._former: dict[str, Any] = {}
         # The thread that creates or updates the stack, in which looking a resource up creates it; None otherwise.
         self._maker: int | None = None
 
@@ -56,8 +59,7 @@ class Resources(ResourceMap):
             return None
         self._making.append(key)
         try:
-            for dependency in self._references_of(definition):
-                self[dependency]
+            self._before(definition)
             return self._make(key, definition)
         finally:
             self._making.pop()
@@ -119,13 +121,12 @@ class Resources(ResourceMap):
 
     def change(self, template: dict[str, Any], parameters: dict[str, Any], before_removal: Callable[[], None]) -> None:
         """Updates the resources to another template: adds, modifies, calls what may refuse the update, then removes."""
-        former = self._resource_json_map
-        modified = [
-            name for name in self.build_resource_diff(template, parameters)["Modify"] if name in self._parsed_resources
-        ]
+        former = self._former = self._resource_json_map
+        modified = self.build_resource_diff(template, parameters)["Modify"]
+        self._pending = {name: None for name in modified if name in self._parsed_resources}
         self.open(template, parameters)
-        while modified:
-            modified += self._modify(modified.pop(0), former)
+        while self._pending:
+            self._modify(next(iter(self._pending)))
         self.make_all()
         before_removal()
         gone = [name for name in self._made(former) if not self._wanted(name)]
@@ -133,9 +134,14 @@ class Resources(ResourceMap):
         if failures:
             raise ResourceFailed("; ".join(failures))
 
-    def _references_of(self, definition: dict[str, Any]) -> list[str]:
+    def _before(self, definition: dict[str, Any]) -> None:
+        """Creates or modifies what a resource refers to, as CloudFormation does before the resource itself."""
         referred = references(definition)
-        return [name for name in self._resource_json_map if name in referred]
+        for name in [one for one in self._resource_json_map if one in referred]:
+            if name in self._pending:
+                self._modify(name)
+            else:
+                self[name]
 
     def _wanted(self, name: str) -> bool:
         definition = self._resource_json_map.get(name)
@@ -144,15 +150,15 @@ class Resources(ResourceMap):
         condition = definition.get("Condition")
         return not condition or bool(self.lazy_condition_map[condition])
 
-    def _modify(self, name: str, former: dict[str, Any]) -> list[str]:
-        """Updates or replaces a resource; returns the resources that refer to it if its id has changed."""
+    def _modify(self, name: str) -> None:
+        """Updates or replaces a resource; if its id has changed, the resources that refer to it are to be modified too."""
+        del self._pending[name]
         original = self._parsed_resources[name]
         definition = self._resource_json_map[name]
-        for reference in self._references_of(definition):
-            self[reference]
+        self._before(definition)
         self._event(name, original, "UPDATE_IN_PROGRESS")
         try:
-            changed = self._updated(name, original, definition, former)
+            changed = self._updated(name, original, definition)
         except ResourceFailed:
             raise
         except Exception as error:
@@ -162,16 +168,13 @@ class Resources(ResourceMap):
             raise ResourceFailed(f"{name} ({definition['Type']}): {why}") from error
         self._parsed_resources[name] = changed
         self._event(name, changed, "UPDATE_COMPLETE")
-        if changed.physical_resource_id == original.physical_resource_id:
-            return []
-        return [
-            other
-            for other, its_definition in self._resource_json_map.items()
-            if other in self._parsed_resources and name in references(its_definition)
-        ]
+        if changed.physical_resource_id != original.physical_resource_id:
+            for other, its_definition in self._resource_json_map.items():
+                if other in self._parsed_resources and name in references(its_definition):
+                    self._pending[other] = None
 
-    def _updated(self, name: str, original: Any, definition: dict[str, Any], former: dict[str, Any]) -> Any:
-        if definition["Type"] == former[name]["Type"]:
+    def _updated(self, name: str, original: Any, definition: dict[str, Any]) -> Any:
+        if definition["Type"] == self._former[name]["Type"]:
             try:
                 changed = parse_and_update_resource(
                     name, definition, self, account_id=self._account_id, region_name=self._region_name
@@ -187,8 +190,8 @@ class Resources(ResourceMap):
         except ResourceFailed:
             self._parsed_resources[name] = original
             raise
-        if not _retained(former[name], "UpdateReplacePolicy"):
-            self._delete(name, original, former[name])
+        if not _retained(self._former[name], "UpdateReplacePolicy"):
+            self._delete(name, original, self._former[name])
         return changed
 
     def remove_all(self, *, retained_too: bool = False) -> list[str]:
