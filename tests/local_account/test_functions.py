@@ -107,6 +107,43 @@ def test_what_a_resource_refers_to_stays_where_the_resource_is_not_deleted(runni
     assert sorted(one["LogicalResourceId"] for one in left) == ["Function", "It", "Logs", "Role"]
 
 
+SAYS = "import os\ndef handler(event, context): return [{number}, os.environ.get('WORD'), context.memory_limit_in_mb]\n"
+
+
+def test_an_update_replaces_the_code_and_all_of_the_configuration_and_a_rollback_brings_it_back(
+    running: Running,
+) -> None:
+    """What is left out has the template reference's default."""
+
+    def parts(number: int, **properties: Any) -> dict[str, Any]:
+        code = {"ZipFile": SAYS.format(number=number)}
+        found = resources(0, Code=code, **properties)
+        return {name: found[name] for name in ("Logs", "Role", "Function")} | UNNAMED_LOGS
+
+    def said() -> Any:
+        [name] = [
+            it["FunctionName"]
+            for it in client.list_functions()["Functions"]
+            if it["FunctionName"].startswith("Changing")
+        ]
+        return json.loads(client.invoke(FunctionName=name)["Payload"].read())
+
+    client = running.client("lambda")
+    deploy(running, "Changing", parts(1, Environment={"Variables": {"WORD": "first"}}, MemorySize=256))
+    assert said() == [1, "first", "256"]
+    deploy(running, "Changing", parts(2))
+    assert said() == [2, None, "128"]
+    named = {"RoleName": "taken", "AssumeRolePolicyDocument": TRUST}
+    role = {"Type": "AWS::IAM::Role", "Properties": named, "DependsOn": "Function"}
+    failing = {"First": role, "Taken": role}
+    with pytest.raises(WaiterError):
+        deploy(running, "Changing", parts(3, Environment={"Variables": {"WORD": "third"}}) | failing)
+    assert said() == [2, None, "128"]
+    deploy(running, "Changing", parts(4, FunctionName="Changing-named"))
+    assert said() == [4, None, "128"]
+    destroy(running, "Changing")
+
+
 def test_a_function_does_what_its_role_lets_it(running: Running) -> None:
     with pytest.raises(WaiterError):
         deploy(running, "Denied", {**resources(4), **UNNAMED_LOGS})

@@ -6,6 +6,7 @@ own, whatever the Runtime. The function's output goes to CloudWatch Logs with it
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import io
 import json
@@ -27,7 +28,7 @@ from moto.core.exceptions import JsonRESTError
 from sagemaker_local_account.aws.sts.sessions import RoleSessions
 from sagemaker_local_account.core import atomic_files
 from sagemaker_local_account.core.clients import OF_JOBS, Clients
-from sagemaker_local_account.core.patches import CREATE, patch
+from sagemaker_local_account.core.patches import CREATE, UPDATE, patch
 from sagemaker_local_account.core.safe_paths import JobFolder
 from sagemaker_local_account.runtime import leftovers
 from sagemaker_local_account.runtime.pod import HostError, Pod
@@ -65,6 +66,9 @@ HONOURED = frozenset(
         "Timeout",
     }
 )
+
+# Of properties that a template leaves out (template reference, AWS::Lambda::Function).
+_DEFAULTS = {"Description": "", "Environment": {"Variables": {}}, "MemorySize": 128, "Timeout": 3}
 
 _log = logging.getLogger(__name__)
 _account_functions: Functions
@@ -121,7 +125,7 @@ class Functions:
         keys = self._sessions.credentials(function.role, SERVICE, function.function_arn)
         request_id = str(uuid.uuid4())
         stream = f"{time.strftime('%Y/%m/%d', time.gmtime())}/[$LATEST]{uuid.uuid4().hex}"
-        group = getattr(function, "account_log_group", function.logs_group_name)
+        group = getattr(function, "account_log_group", None) or function.logs_group_name
         seconds = float(function.timeout)
         context = {
             "aws_request_id": request_id,
@@ -214,6 +218,7 @@ def install(functions: Functions) -> None:
     _account_functions = functions
     patch(LambdaFunction, "invoke", _invoke, "self, body, request_headers, response_headers")
     patch(LambdaFunction, "create_from_cloudformation_json", _created, CREATE)
+    patch(LambdaFunction, "update_from_cloudformation_json", _updated, UPDATE)
 
 
 def account_functions() -> Functions:
@@ -240,10 +245,34 @@ def _created(cls: Any, resource_name: str, cloudformation_json: Any, *args: Any,
     properties = cloudformation_json["Properties"]
     copied = {**cloudformation_json, "Properties": {**properties, "Code": dict(properties.get("Code", {}))}}
     function: LambdaFunction = _moto_created(cls, resource_name, copied, *args, **kwargs)
-    group = properties.get("LoggingConfig", {}).get("LogGroup")
-    if group:
-        function.account_log_group = group
+    function.account_log_group = _log_group(properties)
     return function
+
+
+def _updated(
+    cls: Any,
+    original_resource: Any,
+    new_resource_name: str,
+    cloudformation_json: Any,
+    account_id: str,
+    region_name: str,
+) -> LambdaFunction:
+    """Replaces code and configuration. moto takes the text of a template for an archive, and keeps what is no longer there."""
+    properties = cloudformation_json["Properties"]
+    if properties.get("FunctionName", original_resource.function_name) != original_resource.function_name:
+        raise NotImplementedError  # "Update requires: Replacement"
+    code = dict(properties["Code"])
+    if "ZipFile" in code:
+        code["ZipFile"] = base64.b64encode(cls._create_zipfile_from_plaintext_code(code["ZipFile"]))
+    original_resource.update_configuration(_DEFAULTS | properties)
+    original_resource.update_function_code(code)
+    original_resource.account_log_group = _log_group(properties)
+    return original_resource
+
+
+def _log_group(properties: Mapping[str, Any]) -> str | None:
+    group: str | None = properties.get("LoggingConfig", {}).get("LogGroup")
+    return group
 
 
 def _invoke(self: LambdaFunction, body: str | bytes, request_headers: Any, response_headers: Any) -> str:
