@@ -11,8 +11,11 @@ from botocore.awsrequest import AWSRequest
 from botocore.config import Config
 from botocore.credentials import Credentials
 from botocore.exceptions import ClientError
+from botocore.loaders import Loader
 from moto.utilities.docker_utilities import DockerModel
 from running_account import Running
+
+from sagemaker_local_account.core.rest_operations import metadata_of
 
 BODY = "Action=GetCallerIdentity&Version=2011-06-15"
 
@@ -127,3 +130,8 @@ def test_the_account_listens_on_loopback_only(running: Running) -> None:
             line.split()[1] for line in sockets if line.split()[1].endswith(f":{port}") and line.split()[3] == "0A"
         ]
     assert listening == [f"0100007F:{port}"]
+
+
+@pytest.mark.parametrize("service", ["ec2", "logs", "s3", "sagemaker"])
+def test_the_metadata_of_a_model_are_those_of_botocore(service: str) -> None:
+    assert metadata_of(service) == Loader().load_service_model(service, "service-2")["metadata"]

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import functools
+import gzip
+import json
 import re
+from pathlib import Path
+from typing import Any
 
 from botocore.exceptions import UnknownServiceError
-from botocore.loaders import Loader
 
 from sagemaker_local_account.core.service_models import loader, service_model
 
+_BEGIN = 100_000  # characters of a model, which have its metadata
 # Signing names that differ from botocore's name of the service.
 MODELS = {
     "cloudcontrolapi": "cloudcontrol",
@@ -42,12 +46,29 @@ def _targets() -> dict[str, set[str]]:
     """How X-Amz-Target begins in the requests of all services, by their signing names."""
     found: dict[str, set[str]] = {}
     for name in loader().list_available_services("service-2"):
-        # By a loader of its own, since one keeps all that it has loaded.
-        metadata = Loader().load_service_model(name, "service-2")["metadata"]
+        metadata = metadata_of(name)
         if "targetPrefix" in metadata:
             signing = metadata.get("signingName") or metadata["endpointPrefix"]
             found.setdefault(signing, set()).add(metadata["targetPrefix"])
     return found
+
+
+def metadata_of(name: str) -> dict[str, Any]:
+    """Returns the metadata of a service's model, which are read without the rest: all models whole take eight seconds.
+
+    Args:
+        name: botocore's name of the service.
+    """
+    model = Path(name, loader().determine_latest_version(name, "service-2"), "service-2.json")
+    for folder in map(Path, loader().search_paths):
+        for file, opener in ((folder / f"{model}.gz", gzip.open), (folder / model, open)):
+            if file.is_file():
+                with opener(file, "rt", encoding="utf-8") as text:
+                    begin = text.read(_BEGIN)
+                found: dict[str, Any]
+                found, _ = json.JSONDecoder().raw_decode(begin, begin.index("{", begin.index('"metadata"')))
+                return found
+    raise UnknownServiceError(service_name=name, known_service_names="")
 
 
 def rest_operation(service: str, method: str, path: str) -> tuple[str, dict[str, str]] | None:
