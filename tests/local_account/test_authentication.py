@@ -132,6 +132,6 @@ def test_the_account_listens_on_loopback_only(running: Running) -> None:
     assert listening == [f"0100007F:{port}"]
 
 
-@pytest.mark.parametrize("service", ["ec2", "logs", "s3", "sagemaker"])
+@pytest.mark.parametrize("service", ["ec2", "kms", "logs", "sagemaker"])
 def test_the_metadata_of_a_model_are_those_of_botocore(service: str) -> None:
     assert metadata_of(service) == Loader().load_service_model(service, "service-2")["metadata"]
