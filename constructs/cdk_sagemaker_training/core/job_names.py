@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from weakref import WeakKeyDictionary
 
 from aws_cdk import Stack, Token
 from constructs import IConstruct
@@ -15,6 +16,10 @@ _LONGEST_PATH = 17  # of a prefix of 26 characters, with a hyphen and eight of a
 _TAKEN = (
     "cdk-sagemaker-training:job-name-prefix"  # the type of the entry that each prefix has in the metadata of the app
 )
+
+# Of each stack, whose name does not change: a call behind the CDK takes a tenth of a millisecond, and a workflow needs its
+# prefix eight times.
+_prefixes: WeakKeyDictionary[Stack, str] = WeakKeyDictionary()
 
 
 def default_prefix(scope: IConstruct) -> str:
@@ -47,11 +52,13 @@ def machines_prefix(stack: Stack) -> str:
     Args:
         stack: The stack.
     """
-    named, top = "", stack
-    while Token.is_unresolved(top.stack_name) and top.nested_stack_parent is not None:
-        named, top = stack.node.path, top.nested_stack_parent
-    known = top.node.path if Token.is_unresolved(top.stack_name) else top.stack_name
-    return f"{_kept(known, _LONGEST_STACK)}-{_digest(f'{known}:{named}')}-"
+    if stack not in _prefixes:
+        named, top = "", stack
+        while Token.is_unresolved(top.stack_name) and top.nested_stack_parent is not None:
+            named, top = stack.node.path, top.nested_stack_parent
+        known = top.node.path if Token.is_unresolved(top.stack_name) else top.stack_name
+        _prefixes[stack] = f"{_kept(known, _LONGEST_STACK)}-{_digest(f'{known}:{named}')}-"
+    return _prefixes[stack]
 
 
 def machine_name(scope: IConstruct) -> str:
@@ -73,32 +80,26 @@ def _digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:8]
 
 
-def reserve_prefix(scope: IConstruct, prefix: str) -> None:
+def reserve_prefix(scope: IConstruct, prefix: str) -> list[tuple[str, str]]:
     """Record the prefix of a construct's jobs in the metadata of the app.
 
     Args:
         scope: The construct.
         prefix: The prefix.
 
+    Returns:
+        The paths and prefixes of other constructs of the app whose jobs' names the prefix's pattern matches, or the reverse.
+
     Raises:
         ValueError: Another construct of the stack has it: permissions, and a deletion, would be of the jobs of both.
     """
-    for path, other in _taken(scope):
-        if other == prefix.lower() and f"{path}/".startswith(f"{Stack.of(scope).node.path}/"):
+    taken, lower = _taken(scope), prefix.lower()
+    for path, other in taken:
+        if other == lower and f"{path}/".startswith(f"{Stack.of(scope).node.path}/"):
             rule = "be another one for each workflow and task of a stack"
             raise must("job_name_prefix", rule, repr(f"{prefix}-2"), f"{prefix!r}, which {path} has")
     scope.node.root.node.add_metadata(_TAKEN, f"{scope.node.path}:{prefix}")
-
-
-def overlapping(scope: IConstruct, prefix: str) -> list[tuple[str, str]]:
-    """Return the paths and prefixes of other constructs of the app whose jobs' names a prefix's pattern matches, or the reverse.
-
-    Args:
-        scope: The construct.
-        prefix: Its prefix.
-    """
-    others = [(path, other) for path, other in _taken(scope) if path != scope.node.path]
-    return [(path, other) for path, other in others if other != prefix.lower() and _collide(prefix.lower(), other)]
+    return [(path, other) for path, other in taken if other != lower and _collide(lower, other)]
 
 
 def _taken(scope: IConstruct) -> list[tuple[str, str]]:

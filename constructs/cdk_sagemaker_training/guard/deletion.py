@@ -115,11 +115,13 @@ def _resource(
 
 def _delete_before(resource: CustomResource, needed: Iterable[Any]) -> None:
     """Have CloudFormation delete a custom resource before what jobs need."""
-    outer = set(map(id, resource.node.scopes))
-    for construct in {id(construct): construct for construct in _constructs(needed)}.values():
-        # Resources of another stack that this one refers to are deleted after it anyway.
-        if id(construct) not in outer and Stack.of(construct) is Stack.of(resource):
-            resource.node.add_dependency(construct)
+    node, stack = resource.node, Stack.of(resource)
+    outer = set(map(id, node.scopes))
+    constructs = {id(construct): construct for construct in _constructs(needed)}
+    # Resources of another stack that this one refers to are deleted after it anyway.
+    own = [one for key, one in constructs.items() if key not in outer and Stack.of(one) is stack]
+    if own:
+        node.add_dependency(*own)
 
 
 def _on(state_machine: sfn.StateMachine, jobs: JobSet | None) -> list[iam.PolicyStatement]:
@@ -165,5 +167,6 @@ def _constructs(values: Iterable[Any]) -> Iterator[IConstruct]:
             yield from _constructs(value)
         elif dataclasses.is_dataclass(value) and not isinstance(value, type):
             yield from _constructs(getattr(value, field.name) for field in dataclasses.fields(value))
-        elif hasattr(value, "node"):
+        # Of the class first, which is no call behind the CDK.
+        elif hasattr(type(value), "node") or hasattr(value, "node"):
             yield value

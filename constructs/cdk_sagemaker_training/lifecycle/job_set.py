@@ -12,7 +12,7 @@ from constructs import Construct
 
 from cdk_sagemaker_training.core.checks import seconds_of
 from cdk_sagemaker_training.core.errors import must
-from cdk_sagemaker_training.core.job_names import default_prefix, machines_prefix, overlapping, reserve_prefix
+from cdk_sagemaker_training.core.job_names import default_prefix, machines_prefix, reserve_prefix
 from cdk_sagemaker_training.core.tokens import is_unresolved
 from cdk_sagemaker_training.data.s3 import S3Prefix
 from cdk_sagemaker_training.facts.instance_types import is_newer
@@ -95,7 +95,7 @@ class JobSet:
         words = [begins.partition("-")[0] for begins in (self.prefix, default)]
         self.first_words = tuple(dict.fromkeys(form for word in words for form in (word, word.lower())))
         check_job_name_prefix(self.prefix)
-        reserve_prefix(scope, self.prefix)
+        overlapping = reserve_prefix(scope, self.prefix)
         # Each construct has a folder of its own, since executions of two may have one name.
         self.checkpoints = below_prefix(checkpoints_of(props), self.prefix)
         self.max_runtime_seconds = max_runtime_seconds(props.get("max_runtime"))
@@ -122,7 +122,7 @@ class JobSet:
             for request in requests:
                 self.advise((*request.advice, *request_advice(JobContext(of_job, request))))
                 self.advise(region_advice(self.stack, instance_types(request), of_job))
-        for path, other in overlapping(scope, self.prefix):
+        for path, other in overlapping:
             self.advise(
                 advice(
                     "job-name-prefix-overlap",
