@@ -119,9 +119,9 @@ def _delete_before(resource: CustomResource, needed: Iterable[Any]) -> None:
     outer = set(map(id, node.scopes))
     constructs = {id(construct): construct for construct in _constructs(needed)}
     # Resources of another stack that this one refers to are deleted after it anyway.
-    own = [one for key, one in constructs.items() if key not in outer and Stack.of(one) is stack]
-    if own:
-        node.add_dependency(*own)
+    inner = [construct for key, construct in constructs.items() if key not in outer and Stack.of(construct) is stack]
+    if inner:
+        node.add_dependency(*inner)
 
 
 def _on(state_machine: sfn.StateMachine, jobs: JobSet | None) -> list[iam.PolicyStatement]:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from sagemaker_local_account.aws.resource_base import Properties
+from sagemaker_local_account.aws.resource_base import Properties, replace_unless
 
 
 @dataclass(frozen=True)
@@ -16,10 +17,13 @@ class Backfill:
     Args:
         apply: called with the resource, its properties, the account id and the region after its creation or update.
         name: the property by which moto finds a resource to update, which is optional in a template.
+        changeable: the properties that ``apply`` changes, of a type that moto cannot update ("Update requires: No interruption"
+            in the template reference); a change of any other replaces the resource. None where moto updates it.
     """
 
     apply: Callable[[Any, Properties, str, str], None]
     name: str | None = None
+    changeable: frozenset[str] | None = None
 
 
 def with_backfill(of: Any, backfill: Backfill) -> tuple[Any, Any]:
@@ -30,15 +34,26 @@ def with_backfill(of: Any, backfill: Backfill) -> tuple[Any, Any]:
         cls: Any, resource_name: str, cloudformation_json: Any, account_id: str, region_name: str, **more: Any
     ) -> Any:
         resource = moto_create(resource_name, cloudformation_json, account_id, region_name, **more)
-        backfill.apply(resource, cloudformation_json["Properties"], account_id, region_name)
+        properties = cloudformation_json["Properties"]
+        backfill.apply(resource, properties, account_id, region_name)
+        if backfill.changeable is not None:
+            resource.account_properties = copy.deepcopy(properties)
         return resource
 
     def update(cls: Any, original_resource: Any, cloudformation_json: Any, **details: Any) -> Any:
         properties = cloudformation_json["Properties"]
         if backfill.name is not None:
             properties.setdefault(backfill.name, original_resource.name)
-        resource = moto_update(original_resource=original_resource, cloudformation_json=cloudformation_json, **details)
+        if backfill.changeable is not None:
+            resource = original_resource
+            replace_unless(properties, resource.account_properties, backfill.changeable)
+            resource.account_properties = copy.deepcopy(properties)
+        else:
+            resource = moto_update(
+                original_resource=original_resource, cloudformation_json=cloudformation_json, **details
+            )
         backfill.apply(resource, properties, details["account_id"], details["region_name"])
         return resource
 
-    return create, None if hasattr(moto_update, "__isabstractmethod__") else update
+    cannot = backfill.changeable is None and hasattr(moto_update, "__isabstractmethod__")
+    return create, None if cannot else update

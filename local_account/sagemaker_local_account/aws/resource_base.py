@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Set
 from typing import Any
 
 from moto.cloudformation.exceptions import UnformattedGetAttTemplateException
@@ -86,7 +87,7 @@ class ResourceBase:
         """Deletes the resource."""
 
 
-def replace_unless(properties: Properties, former: Properties, changeable: set[str]) -> None:
+def replace_unless(properties: Properties, former: Properties, changeable: Set[str]) -> None:
     """Raises NotImplementedError, so that the resource is replaced, where a property changes that is not ``changeable``."""
     names = (set(properties) | set(former)) - changeable
     if any(properties.get(name) != former.get(name) for name in names):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from moto.cloudformation.exceptions import ValidationError
@@ -69,9 +70,11 @@ class Association(SubnetRouteTableAssociation):
 
 
 def _tags(resource: TaggedEC2Resource, properties: Properties, account_id: str, region_name: str) -> None:
+    ec2, id = ec2_backends[account_id][region_name], resource.physical_resource_id
     tags = {tag["Key"]: tag["Value"] for tag in properties.get("Tags", [])}
+    ec2.delete_tag_keys([id], [key for key in ec2.tags[id] if key not in tags and not key.startswith("aws:")])
     if tags:
-        ec2_backends[account_id][region_name].create_tags([resource.physical_resource_id], tags)
+        ec2.create_tags([id], tags)
 
 
 def _vpc(vpc: VPC, properties: Properties, account_id: str, region_name: str) -> None:
@@ -80,10 +83,31 @@ def _vpc(vpc: VPC, properties: Properties, account_id: str, region_name: str) ->
         ("EnableDnsHostnames", "enable_dns_hostnames", False),
     ):
         setattr(vpc, attribute, "true" if is_true(properties.get(name, default)) else "false")
+    _tags(vpc, properties, account_id, region_name)
 
 
 def _subnet(subnet: Subnet, properties: Properties, account_id: str, region_name: str) -> None:
     subnet.map_public_ip_on_launch = is_true(properties.get("MapPublicIpOnLaunch", False))
+    _tags(subnet, properties, account_id, region_name)
+
+
+def _endpoint(endpoint: VPCEndPoint, properties: Properties, account_id: str, region_name: str) -> None:
+    """Sets the properties of an endpoint, which moto cannot update."""
+    ec2, document = ec2_backends[account_id][region_name], properties.get("PolicyDocument", VPCEndPoint.DEFAULT_POLICY)
+    endpoint.vpc_endpoint_type = endpoint.vpc_endpoint_type or "Gateway"  # the template reference's default
+    endpoint.policy_document = document if isinstance(document, str) else json.dumps(document)
+    endpoint.private_dns_enabled = properties.get("PrivateDnsEnabled", endpoint.private_dns_enabled)
+    endpoint.security_group_ids = [*properties.get("SecurityGroupIds", endpoint.security_group_ids)]
+    tables = properties.get("RouteTableIds", [])
+    former = endpoint.route_table_ids or []  # None of an interface
+    for table in set(tables) - set(former):
+        ec2.create_route(
+            table, None, gateway_id=endpoint.id, destination_prefix_list_id=endpoint.destination_prefix_list_id
+        )
+    for table in set(former) - set(tables):
+        ec2.delete_route(table, endpoint.destination_prefix_list_id)
+    endpoint.route_table_ids = [*tables]
+    _tags(endpoint, properties, account_id, region_name)
 
 
 def _delete_endpoint(endpoint: VPCEndPoint, account_id: str, region_name: str) -> None:
@@ -181,13 +205,16 @@ RESOURCES = ServiceResources(
         FlowLogs: lambda log, account, region: ec2_backends[account][region].delete_flow_logs([log.id]),
     },
     backfills={
-        ElasticAddress: Backfill(_tags),
-        InternetGateway: Backfill(_tags),
-        NatGateway: Backfill(_tags),
-        RouteTable: Backfill(_tags),
-        Subnet: Backfill(_subnet),
-        VPC: Backfill(_vpc),
-        VPCEndPoint: Backfill(_tags),
+        **dict.fromkeys(
+            (ElasticAddress, FlowLogs, InternetGateway, NatGateway, RouteTable),
+            Backfill(_tags, changeable=frozenset(["Tags"])),
+        ),
+        Subnet: Backfill(_subnet, changeable=frozenset(["MapPublicIpOnLaunch", "Tags"])),
+        VPC: Backfill(_vpc, changeable=frozenset(["EnableDnsHostnames", "EnableDnsSupport", "Tags"])),
+        VPCEndPoint: Backfill(
+            _endpoint,
+            changeable=frozenset(["PolicyDocument", "PrivateDnsEnabled", "RouteTableIds", "SecurityGroupIds", "Tags"]),
+        ),
     },
     install=install,
 )

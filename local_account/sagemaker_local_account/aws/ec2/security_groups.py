@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 from typing import Any
 
 from moto.ec2.models import ec2_backends
 from moto.ec2.models.security_groups import SecurityGroup, SecurityGroupBackend
 
-from sagemaker_local_account.aws.resource_base import Properties, ResourceBase
-from sagemaker_local_account.core.patches import CREATE, patch
+from sagemaker_local_account.aws.resource_base import Properties, ResourceBase, replace_unless
+from sagemaker_local_account.core.patches import CREATE, UPDATE, patch
 
 _moto_creates = SecurityGroupBackend.create_security_group
 
@@ -17,6 +18,7 @@ _moto_creates = SecurityGroupBackend.create_security_group
 def install() -> None:
     """Patches moto's security groups."""
     patch(SecurityGroup, "create_from_cloudformation_json", _create_security_group, CREATE)
+    patch(SecurityGroup, "update_from_cloudformation_json", _update_security_group, UPDATE)
     patch(
         SecurityGroupBackend,
         "create_security_group",
@@ -96,12 +98,49 @@ def _create_security_group(
     group = ec2.create_security_group(
         name=resource_name, description=properties["GroupDescription"], vpc_id=properties.get("VpcId")
     )
-    for tag in properties.get("Tags", []):
-        group.add_tag(tag["Key"], tag["Value"])
-    for rule in properties.get("SecurityGroupIngress", []):
-        ec2.authorize_security_group_ingress(**_rule(group.id, rule))
     if "SecurityGroupEgress" in properties:
         group.egress_rules.clear()
-        for rule in properties["SecurityGroupEgress"]:
-            ec2.authorize_security_group_egress(**_rule(group.id, rule))
+    group.account_default = {rule.id for rule in group.egress_rules}
+    _settle(group, properties, ec2)
     return group
+
+
+def _update_security_group(
+    cls: Any,
+    original_resource: Any,
+    new_resource_name: str,
+    cloudformation_json: Any,
+    account_id: str,
+    region_name: str,
+) -> SecurityGroup:
+    """Replaces the rules that the group has itself, and none that are resources of their own.
+
+    The rule for all egress, which a new group without rules for egress has, does not come back (template reference).
+    """
+    group, properties = original_resource, cloudformation_json["Properties"]
+    replace_unless(properties, group.account_properties, {"SecurityGroupEgress", "SecurityGroupIngress", "Tags"})
+    gone = group.account_rules | (group.account_default if "SecurityGroupEgress" in properties else set())
+    for rules in (group.ingress_rules, group.egress_rules):
+        rules[:] = [rule for rule in rules if rule.id not in gone]
+    _settle(group, properties, ec2_backends[account_id][region_name])
+    return group
+
+
+def _settle(group: Any, properties: Properties, ec2: Any) -> None:
+    """Gives a group its own rules and tags."""
+    made = [
+        authorize(**_rule(group.id, rule))[0]
+        for name, authorize in (
+            ("SecurityGroupIngress", ec2.authorize_security_group_ingress),
+            ("SecurityGroupEgress", ec2.authorize_security_group_egress),
+        )
+        for rule in properties.get(name, [])
+    ]
+    group.account_rules = {rule.id for rules in made for rule in rules}
+    group.account_properties = copy.deepcopy(properties)
+    tags = {tag["Key"]: tag["Value"] for tag in properties.get("Tags", [])}
+    ec2.delete_tag_keys(
+        [group.id], [key for key in ec2.tags[group.id] if key not in tags and not key.startswith("aws:")]
+    )
+    for key, value in tags.items():
+        group.add_tag(key, value)

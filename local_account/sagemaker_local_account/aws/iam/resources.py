@@ -32,20 +32,22 @@ def _create_role(
     cls: Any, resource_name: str, cloudformation_json: Any, account_id: str, region_name: str, **_: Any
 ) -> Role:
     """Creates a role with ManagedPolicyArns, which moto drops."""
-    role: Role = _moto_create_role(resource_name, cloudformation_json, account_id, region_name)
-    _settle_policies(role, cloudformation_json["Properties"], account_id)
+    role: Any = _moto_create_role(resource_name, cloudformation_json, account_id, region_name)
+    properties = cloudformation_json["Properties"]
+    _settle_policies(role, properties, account_id)
+    role.account_inline = _inline(properties)
     return role
 
 
 def _update_role(
     cls: Any,
-    original_resource: Role,
+    original_resource: Any,
     new_resource_name: str,
     cloudformation_json: Any,
     account_id: str,
     region_name: str,
 ) -> Role:
-    """Updates a role; moto updates the description only."""
+    """Updates a role; moto updates the description only. Inline policies that are resources of their own stay."""
     properties = cloudformation_json["Properties"]
     role = original_resource
     if properties.get("RoleName", role.name) != role.name or properties.get("Path", role.path) != role.path:
@@ -55,10 +57,20 @@ def _update_role(
     role.description = properties.get("Description", "")
     role.max_session_duration = properties.get("MaxSessionDuration", 3600)
     role.permissions_boundary_arn = properties.get("PermissionsBoundary", "")
+    for name in role.account_inline - _inline(properties):
+        role.policies.pop(name, None)
     for policy in properties.get("Policies", []):
-        role.put_policy(policy["PolicyName"], policy["PolicyDocument"])
+        document = policy["PolicyDocument"]
+        role.put_policy(policy["PolicyName"], document if isinstance(document, str) else json.dumps(document))
+    role.account_inline = _inline(properties)
     _settle_policies(role, properties, account_id)
+    role.tags = [dict(tag) for tag in properties.get("Tags", [])]
     return role
+
+
+def _inline(properties: dict[str, Any]) -> set[str]:
+    """The names of the inline policies in the properties of a role."""
+    return {policy["PolicyName"] for policy in properties.get("Policies", [])}
 
 
 def _settle_policies(role: Role, properties: dict[str, Any], account_id: str) -> None:

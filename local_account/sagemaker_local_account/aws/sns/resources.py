@@ -45,6 +45,13 @@ class Topic(ResourceBase):
     def update(self, former: Properties) -> None:
         if any(self.properties.get(name) != former.get(name) for name in ("TopicName", "FifoTopic")):
             raise NotImplementedError
+        topics = sns_backends[self.account_id][self.region_name]
+        kept = [(one["Endpoint"], one["Protocol"]) for one in self.properties.get("Subscription", [])]
+        gone = [(one["Endpoint"], one["Protocol"]) for one in former.get("Subscription", [])]
+        for subscription in [*topics.subscriptions.values()]:
+            own = subscription.topic.arn == self.physical_resource_id
+            if own and (subscription.endpoint, subscription.protocol) in set(gone) - set(kept):
+                topics.unsubscribe(subscription.arn)
         self._set()
 
     @override
@@ -59,8 +66,8 @@ class Topic(ResourceBase):
         topics = sns_backends[self.account_id][self.region_name]
         topic = topics.get_topic(self.physical_resource_id)
         for name, attribute in _TOPIC.items():
-            if name in self.properties and name != "FifoTopic":
-                setattr(topic, attribute, self.properties[name])
+            if name != "FifoTopic":
+                setattr(topic, attribute, self.properties.get(name, "" if name == "DisplayName" else None))
         topic._tags = {tag["Key"]: tag["Value"] for tag in self.properties.get("Tags", [])}
         for subscription in self.properties.get("Subscription", []):
             topics.subscribe(topic.arn, subscription["Endpoint"], subscription["Protocol"])
@@ -68,6 +75,9 @@ class Topic(ResourceBase):
 
 # The attributes of a subscription, which may be objects in a template; the scope is set before the policy.
 _SUBSCRIPTION = ("RawMessageDelivery", "FilterPolicyScope", "FilterPolicy", "DeliveryPolicy")
+
+
+_NONE = {"RawMessageDelivery": "false"}
 
 
 class Subscription(ResourceBase):
@@ -87,7 +97,9 @@ class Subscription(ResourceBase):
             raise NotImplementedError
         for name in _SUBSCRIPTION:
             if name in former and name not in self.properties:
-                self._backend.set_subscription_attributes(self.physical_resource_id, name, "")
+                self._backend.set_subscription_attributes(self.physical_resource_id, name, _NONE.get(name, ""))
+                if name not in _NONE:
+                    del self._backend.subscriptions[self.physical_resource_id].attributes[name]
         self._set()
 
     @override

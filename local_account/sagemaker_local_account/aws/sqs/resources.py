@@ -12,12 +12,23 @@ from sagemaker_local_account.aws.property_backfill import Backfill
 from sagemaker_local_account.aws.resource_base import Properties, ResourceBase
 from sagemaker_local_account.aws.resource_types import ServiceResources, real
 
+# Of properties that a template leaves out (template reference, AWS::SQS::Queue).
+_DEFAULTS = {
+    "DelaySeconds": 0,
+    "MaximumMessageSize": 262_144,
+    "MessageRetentionPeriod": 345_600,
+    "ReceiveMessageWaitTimeSeconds": 0,
+    "VisibilityTimeout": 30,
+}
+
 
 def _queue(queue: Queue, properties: Properties, account_id: str, region_name: str) -> None:
     """Sets a queue's properties, of which moto updates two."""
     values = {name: value for name, value in properties.items() if name not in ("QueueName", "Tags")}
     policy = queue.policy
-    queue._set_attributes(values)
+    queue._set_attributes(_DEFAULTS | values)
+    if "RedrivePolicy" not in properties:
+        queue.redrive_policy, queue.dead_letter_queue = {}, None
     queue.policy = policy  # set by an AWS::SQS::QueuePolicy
     queue.tags = {tag["Key"]: tag["Value"] for tag in properties.get("Tags", [])}
 

@@ -62,9 +62,12 @@ def _update_state_machine(
         original_resource.arn,
         definition=_definition(properties),
         role_arn=properties["RoleArn"],
-        logging_configuration=_camel(properties.get("LoggingConfiguration")),
-        tracing_configuration=_camel(properties.get("TracingConfiguration")),
+        logging_configuration=_camel(properties.get("LoggingConfiguration", {"Level": "OFF"})),
+        tracing_configuration=_camel(properties.get("TracingConfiguration", {"Enabled": False})),
     )
+    tags = machines.tagger.get_tag_dict_for_resource(updated.arn)
+    machines.tagger.untag_resource_using_names(updated.arn, [name for name in tags if not name.startswith("aws:")])
+    machines.tagger.tag_resource(updated.arn, stepfunctions_models.cfn_to_api_tags(properties.get("Tags", [])))
     return updated
 
 
