@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
-from botocore.exceptions import ClientError
+from botocore.exceptions import ClientError, WaiterError
 from cdk_stacks import deploy, destroy, ids
 from running_account import Running
 from test_resource_types import ANYBODY, DOCUMENT, EXAMPLES, MACHINES, ROLE, SHARES, TRUST, VPC, att, of, ref, trusting
@@ -212,18 +212,20 @@ CASES = {
         {"VersioningConfiguration": {"Status": "Suspended"}, "Tags": OTHER_TAGS},
         calls("s3", *BUCKET_OPERATIONS, by="Bucket"),
         {
-            "Logs": of(
-                "AWS::S3::Bucket",
-                OwnershipControls={"Rules": [{"ObjectOwnership": "ObjectWriter"}]},
-                AccessControl="LogDeliveryWrite",
-            )
+            "Logs": {
+                **of(
+                    "AWS::S3::Bucket",
+                    OwnershipControls={"Rules": [{"ObjectOwnership": "ObjectWriter"}]},
+                    AccessControl="LogDeliveryWrite",
+                ),
+                "DeletionPolicy": "Retain",
+            }
         },
     ),
     "bucket that gets what it lacked": Case(
         "AWS::S3::Bucket",
         {},
         {
-            "VersioningConfiguration": {"Status": "Enabled"},
             "BucketEncryption": ENCRYPTED,
             "PublicAccessBlockConfiguration": PRIVATE,
             "LifecycleConfiguration": EXPIRING,
@@ -683,3 +685,21 @@ def test_an_update_leaves_what_a_creation_makes(running: Running, name: str) -> 
     finally:
         for stack in stacks:
             destroy(running, stack)
+
+
+@pytest.mark.soak  # of each resource once more
+@pytest.mark.parametrize("name", CASES)
+def test_an_update_that_fails_leaves_what_was_there(running: Running, name: str) -> None:
+    case = CASES[name]
+    stack = f"failed-{re.sub('[^a-z]', '-', name)}"
+    taken = {**of("AWS::IAM::Role", RoleName="taken", AssumeRolePolicyDocument=TRUST), "DependsOn": "It"}
+    try:
+        deploy(running, stack, {**case.beside, "It": of(case.type, **case.before)})
+        before = shown(running, case, stack)
+        with pytest.raises(WaiterError):
+            deploy(running, stack, {**case.beside, "It": of(case.type, **case.after), "Once": taken, "Twice": taken})
+        [described] = running.client("cloudformation").describe_stacks(StackName=stack)["Stacks"]
+        assert described["StackStatus"] == "UPDATE_ROLLBACK_COMPLETE"
+        assert shown(running, case, stack) == before
+    finally:
+        destroy(running, stack)

@@ -116,6 +116,8 @@ def _bucket(bucket: FakeBucket, properties: Properties, account_id: str, region_
         bucket.name,
         [_lifecycle_rule(rule) for rule in properties.get("LifecycleConfiguration", {"Rules": []})["Rules"]],
     )
+    if not properties.get("Tags"):
+        buckets.delete_bucket_tagging(bucket.name)
     if "BucketEncryption" not in properties:
         bucket.encryption = None
     logging = properties.get("LoggingConfiguration")
