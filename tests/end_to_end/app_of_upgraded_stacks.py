@@ -14,6 +14,7 @@ from cdk_sagemaker_training import (
     TrainingImage,
     TrainingPipeline,
     TrainingWorkflow,
+    default_retries,
 )
 
 RELEASED = Path(__file__).parent / "a_released_job"
@@ -51,6 +52,6 @@ class Noticed(Upgraded):
 if __name__ == "__main__":
     app = cdk.App()
     Upgraded(app, "Waiting")
-    Upgraded(app, "Polling", integration="poll", retries=1, job_metrics=True)
+    Upgraded(app, "Polling", integration="poll", retries=default_retries(), job_metrics=True)
     Noticed(app, "Piped")
     app.synth()
