@@ -245,6 +245,7 @@ def executions_of_poller(deployed: Deployed, workflow: str) -> list[dict[str, An
     return list(states.list_executions(stateMachineArn=poller)["executions"])
 
 
+@pytest.mark.soak  # days of the account's clock
 def test_a_job_that_waits_for_its_training_plan_is_polled_by_one_execution_after_the_other_until_it_has_run(
     deployed: Deployed, machines: dict[str, str]
 ) -> None:

@@ -139,6 +139,7 @@ def test_the_next_attempt_finds_capacity_that_has_come_back(deployed: Deployed, 
     assert [first["TrainingJobStatus"], second["TrainingJobStatus"]] == ["Failed", "Completed"]
 
 
+@pytest.mark.soak  # the faults are tested in tests/local_account
 def test_capacity_of_another_type_does_not_matter(deployed: Deployed, machines: dict[str, str], broken: Any) -> None:
     broken(Capacity("ml.p4d.24xlarge", times=None))
     assert executed(deployed, machines["PollOnceArn"])[0]["status"] == "SUCCEEDED"
@@ -185,6 +186,7 @@ def test_an_interrupted_spot_job_starts_again_at_its_checkpoint(deployed: Deploy
     assert job["TrainingTimeInSeconds"] - job["BillableTimeInSeconds"] in (2, 3, 4)
 
 
+@pytest.mark.soak  # the faults are tested in tests/local_account
 def test_a_job_on_demand_is_not_interrupted(deployed: Deployed, machines: dict[str, str], broken: Any) -> None:
     broken(Interruption())
     _, [job] = executed(deployed, machines["PollOnceArn"])

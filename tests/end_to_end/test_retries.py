@@ -345,6 +345,7 @@ def test_a_quota_that_is_smaller_than_the_job_is_not_waited_for(drill: Drill) ->
     assert "WaitAfterQuota" not in drill.entered(ended["executionArn"])
 
 
+@pytest.mark.soak  # tests/constructs has the retriers
 def test_a_throttled_api_is_called_again_until_it_answers(drill: Drill) -> None:
     broken(drill, Throttling("CreateTrainingJob", times=14))
     ended = drill.run()

@@ -235,6 +235,7 @@ def small_disk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ShellJobs]:
         yield jobs
 
 
+@pytest.mark.soak  # fills a disk
 def test_a_channel_larger_than_the_disk_fails_the_job_in_sagemakers_words(small_disk: ShellJobs) -> None:
     name = small_disk.create("download", "true", InputDataConfig=[channel("large", f"s3://{BUCKET}/large/")])
     job = small_disk.ended(name)

@@ -251,6 +251,7 @@ def machines(running: Running) -> Machines:
     return Machines(running, "drawn")
 
 
+@pytest.mark.soak  # twenty with Distributed Maps run with each change
 def test_forty_drawn_machines_end_as_in_the_account(machines: Machines) -> None:
     compare(machines, range(40))
 

@@ -125,6 +125,7 @@ def two_peaks(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, float
     return peaks(tmp_path_factory.mktemp("peaks"), PEAKS)
 
 
+@pytest.mark.soak  # four real ranks
 @pytest.mark.parametrize("layout", PEAKS)
 def test_a_predicted_peak_is_within_5_percent_of_what_four_real_ranks_allocate(
     two_peaks: tuple[dict[str, float], dict[str, float]], layout: str
@@ -133,6 +134,7 @@ def test_a_predicted_peak_is_within_5_percent_of_what_four_real_ranks_allocate(
     assert predicted_peaks[layout] == pytest.approx(measured[layout], rel=0.05)
 
 
+@pytest.mark.soak  # four real ranks
 def test_four_microbatches_have_the_peak_of_one_and_a_shard_of_the_gradients(
     two_peaks: tuple[dict[str, float], dict[str, float]],
 ) -> None:

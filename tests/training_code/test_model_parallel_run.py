@@ -192,6 +192,7 @@ def test_another_batch_size_goes_on_at_the_sequence_where_the_data_was(resumed: 
     assert resumed["read"] == [[0, 4], [4, 4], [8, 8], [16, 8]]
 
 
+@pytest.mark.soak  # four runs
 def test_a_steps_random_numbers_follow_from_seed_sequences_read_data_rank_and_stage(
     resumed: dict[str, Any],
 ) -> None:

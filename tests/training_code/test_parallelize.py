@@ -209,11 +209,12 @@ def test_distributed_data_parallel_reduces_in_the_last_microbatch_only(found: di
     assert found["synced by DDP"] == [20]
 
 
+@pytest.mark.soak  # 64 ranks
 @pytest.mark.parametrize(
     ("ranks", "layout"),
     [
         (64, "--tensor 8 --data-replicate 2 --data-shard 4"),
-        pytest.param(512, "--tensor 8 --data-replicate 8 --data-shard 8 --batch-size 256", marks=pytest.mark.soak),
+        (512, "--tensor 8 --data-replicate 8 --data-shard 8 --batch-size 256"),
     ],
 )
 def test_ranks_have_the_same_collectives_in_the_same_order(tmp_path: Path, ranks: int, layout: str) -> None:

@@ -91,6 +91,7 @@ def test_a_streamed_hugging_face_dataset_is_read_by_its_shards(serve: Serve) -> 
     assert sorted(torch.cat([batch["number"] for batch in batches]).tolist()) == list(range(COUNT))
 
 
+@pytest.mark.soak  # those of other libraries run with each change
 def test_datasets_of_pytorchs_own_are_read_by_index(serve: Serve) -> None:
     dataset = StackDataset(number=TensorDataset(torch.arange(COUNT)), square=TensorDataset(torch.arange(COUNT) ** 2))
     batches = read(serve, dataset)
@@ -103,6 +104,7 @@ def numbers_of(batches: list[Any]) -> list[int]:
     return [number for [batch] in batches for number in batch.tolist()]
 
 
+@pytest.mark.soak  # of all hosts and workers
 def test_a_sampler_decides_what_an_epoch_reads_the_same_on_all_hosts_and_workers(serve: Serve) -> None:
     dataset = TensorDataset(torch.arange(COUNT))
     weights = [0.0] * 50 + [1.0] * 50
