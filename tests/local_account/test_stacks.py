@@ -341,3 +341,17 @@ def test_an_update_modifies_a_resource_after_those_that_it_refers_to_and_before_
     of_update = told[told.index(("ordered", "UPDATE_IN_PROGRESS")) :]
     done = [name for name, status in of_update if status in ("UPDATE_COMPLETE", "CREATE_COMPLETE")]
     assert done == ["Last", "First", "Middle", "Added", "ordered"]
+
+
+def test_what_is_new_comes_after_what_is_modified_though_only_what_stays_refers_to_that(running: Running) -> None:
+    """As a call of a function with the new permissions of its role."""
+
+    def template(seconds: int, **more: Any) -> dict[str, Any]:
+        still = {"Type": "AWS::SQS::Queue", "DependsOn": "Base"}
+        return {**more, "Still": still, "Base": {"Type": "AWS::SQS::Queue", "Properties": {"DelaySeconds": seconds}}}
+
+    deploy(running, "through", template(1))
+    deploy(running, "through", template(2, Added={"Type": "AWS::SNS::Topic", "DependsOn": "Still"}))
+    events = running.client("cloudformation").describe_stack_events(StackName="through")["StackEvents"]
+    done = [one["LogicalResourceId"] for one in reversed(events) if one["ResourceStatus"].endswith("_COMPLETE")]
+    assert done[-3:] == ["Base", "Added", "through"]

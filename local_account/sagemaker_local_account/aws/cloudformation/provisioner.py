@@ -39,6 +39,7 @@ class Resources(ResourceMap):
         self._making: list[str] = []
         # What an update has yet to modify.
         self._pending: dict[str, None] = {}
+        self._looked_at: set[str] = set()
         self._former: dict[str, Any] = {}
         # The thread that creates or updates the stack, in which looking a resource up creates it; None otherwise.
         self._maker: int | None = None
@@ -121,9 +122,11 @@ class Resources(ResourceMap):
 
     def change(self, template: dict[str, Any], parameters: dict[str, Any], before_removal: Callable[[], None]) -> None:
         """Updates the resources to another template: adds, modifies, calls what may refuse the update, then removes."""
+        for definition in template["Resources"].values():
+            definition.setdefault("Properties", {})  # as of what is made; else one without them would count as modified
         former = self._former = self._resource_json_map
         modified = self.build_resource_diff(template, parameters)["Modify"]
-        self._pending = {name: None for name in modified if name in self._parsed_resources}
+        self._pending, self._looked_at = {name: None for name in modified if name in self._parsed_resources}, set()
         self.open(template, parameters)
         while self._pending:
             self._modify(next(iter(self._pending)))
@@ -135,11 +138,18 @@ class Resources(ResourceMap):
             raise ResourceFailed("; ".join(failures))
 
     def _before(self, definition: dict[str, Any]) -> None:
-        """Creates or modifies what a resource refers to, as CloudFormation does before the resource itself."""
+        """Creates or modifies what a resource refers to, as CloudFormation does before the resource itself.
+
+        So is what a resource refers to that stays as it is.
+        """
         referred = references(definition)
         for name in [one for one in self._resource_json_map if one in referred]:
             if name in self._pending:
                 self._modify(name)
+            elif self._pending and name in self._parsed_resources:
+                if name not in self._looked_at:
+                    self._looked_at.add(name)
+                    self._before(self._resource_json_map[name])
             else:
                 self[name]
 
