@@ -88,6 +88,7 @@ def test_a_custom_resource_is_made_changed_replaced_and_deleted_by_its_function(
     assert running.client("ssm").get_parameter(Name="twice")["Parameter"]["Value"] == "11"
     deploy(running, "Numbers", resources(10))
     assert requests(running) == [["Create", "1"], ["Update", "10"]]
+    assert running.client("ssm").get_parameter(Name="twice")["Parameter"]["Value"] == "1010"
     deploy(running, "Numbers", resources(2))
     assert requests(running)[2:] == [["Update", "2"], ["Delete", "10"]]
     left = {name: one for name, one in resources(2).items() if name not in ("It", "Twice")}

@@ -355,3 +355,30 @@ def test_what_is_new_comes_after_what_is_modified_though_only_what_stays_refers_
     events = running.client("cloudformation").describe_stack_events(StackName="through")["StackEvents"]
     done = [one["LogicalResourceId"] for one in reversed(events) if one["ResourceStatus"].endswith("_COMPLETE")]
     assert done[-3:] == ["Base", "Added", "through"]
+
+
+def test_a_parameter_that_changes_a_condition_modifies_what_the_condition_chooses(running: Running) -> None:
+    client = running.client("cloudformation")
+    template = {
+        "Parameters": {"Speed": {"Type": "String", "Default": "slow"}},
+        "Conditions": {"IsSlow": {"Fn::Equals": [{"Ref": "Speed"}, "slow"]}},
+        "Resources": {
+            "Queue": {"Type": "AWS::SQS::Queue", "Properties": {"DelaySeconds": {"Fn::If": ["IsSlow", 60, 5]}}},
+            "Slow": {"Type": "AWS::SQS::Queue", "Condition": "IsSlow"},
+        },
+    }
+
+    def deployed(kind: str, speed: str) -> tuple[str, set[str]]:
+        parameters = [{"ParameterKey": "Speed", "ParameterValue": speed}]
+        names = {"StackName": "chosen", "ChangeSetName": f"{kind}-{speed}"}
+        client.create_change_set(**names, ChangeSetType=kind, TemplateBody=json.dumps(template), Parameters=parameters)
+        client.execute_change_set(**names)
+        client.get_waiter(f"stack_{kind.lower()}_complete").wait(StackName="chosen", WaiterConfig=WAITING)
+        made = ids(running, "chosen")
+        asked = {"QueueUrl": made["Queue"], "AttributeNames": ["DelaySeconds"]}
+        return running.client("sqs").get_queue_attributes(**asked)["Attributes"]["DelaySeconds"], {*made}
+
+    assert deployed("CREATE", "slow") == ("60", {"Queue", "Slow"})
+    assert deployed("UPDATE", "fast") == ("5", {"Queue"})
+    assert deployed("UPDATE", "slow") == ("60", {"Queue", "Slow"})
+    destroy(running, "chosen")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -126,8 +127,11 @@ class Resources(ResourceMap):
             definition.setdefault("Properties", {})  # as of what is made; else one without them would count as modified
         former = self._former = self._resource_json_map
         modified = self.build_resource_diff(template, parameters)["Modify"]
-        self._pending, self._looked_at = {name: None for name in modified if name in self._parsed_resources}, set()
+        conditions = self._conditions()
         self.open(template, parameters)
+        other = {name for name, holds in self._conditions().items() if conditions.get(name) != holds}
+        modified += [name for name, one in template["Resources"].items() if other & conditions_of(one)]
+        self._pending, self._looked_at = {name: None for name in modified if name in self._parsed_resources}, set()
         while self._pending:
             self._modify(next(iter(self._pending)))
         self.make_all()
@@ -161,11 +165,12 @@ class Resources(ResourceMap):
         return not condition or bool(self.lazy_condition_map[condition])
 
     def _modify(self, name: str) -> None:
-        """Updates or replaces a resource; if its id has changed, the resources that refer to it are to be modified too."""
+        """Updates or replaces a resource; those that refer to its id, or to an attribute, that changed are modified too."""
         del self._pending[name]
         original = self._parsed_resources[name]
         definition = self._resource_json_map[name]
         self._before(definition)
+        id, attributes = original.physical_resource_id, self._attributes(name)
         self._event(name, original, "UPDATE_IN_PROGRESS")
         try:
             changed = self._updated(name, original, definition)
@@ -178,10 +183,27 @@ class Resources(ResourceMap):
             raise ResourceFailed(f"{name} ({definition['Type']}): {why}") from error
         self._parsed_resources[name] = changed
         self._event(name, changed, "UPDATE_COMPLETE")
-        if changed.physical_resource_id != original.physical_resource_id:
-            for other, its_definition in self._resource_json_map.items():
-                if other in self._parsed_resources and name in references(its_definition):
-                    self._pending[other] = None
+        new_attributes = self._attributes(name)
+        others = {attribute for attribute, value in attributes.items() if new_attributes[attribute] != value}
+        for other, its_definition in self._resource_json_map.items():
+            refers = changed.physical_resource_id != id and name in references(its_definition)
+            if other in self._parsed_resources and (refers or others & attributes_of(name, its_definition)):
+                self._pending[other] = None
+
+    def _conditions(self) -> dict[str, bool]:
+        """The conditions of the template, and whether they hold."""
+        return {name: bool(self.lazy_condition_map[name]) for name in self._template.get("Conditions", {})}
+
+    def _attributes(self, name: str) -> dict[str, Any]:
+        """The attributes of a resource that others refer to; None for one that it has not."""
+        found: dict[str, Any] = {}
+        for definition in self._resource_json_map.values():
+            for attribute in attributes_of(name, definition):
+                try:
+                    found[attribute] = self._parsed_resources[name].get_cfn_attribute(attribute)
+                except Exception:
+                    found[attribute] = None
+        return found
 
     def _updated(self, name: str, original: Any, definition: dict[str, Any]) -> Any:
         if definition["Type"] == self._former[name]["Type"]:
@@ -292,6 +314,34 @@ def references(value: Any) -> set[str]:
             text = item[0] if isinstance(item, list) else item
             found |= {part.split("}")[0].split(".")[0] for part in text.split("${")[1:]}
         found |= references(item)
+    return found
+
+
+def conditions_of(value: Any) -> set[str]:
+    """Returns the conditions by which a definition chooses values."""
+    if isinstance(value, list):
+        return set().union(*map(conditions_of, value))
+    if not isinstance(value, dict):
+        return set()
+    own = {str(item[0]) for name, item in value.items() if name == "Fn::If"}
+    return own.union(*map(conditions_of, value.values()))
+
+
+def attributes_of(resource: str, value: Any) -> set[str]:
+    """Returns the attributes of a resource that a definition refers to."""
+    if isinstance(value, list):
+        return set().union(*(attributes_of(resource, item) for item in value))
+    if not isinstance(value, dict):
+        return set()
+    found: set[str] = set()
+    for name, item in value.items():
+        if name == "Fn::GetAtt":
+            parts = item if isinstance(item, list) else str(item).split(".", 1)
+            found |= {str(parts[1])} if parts[0] == resource and isinstance(parts[1], str) else set()
+        elif name == "Fn::Sub":
+            text = item[0] if isinstance(item, list) else item
+            found |= set(re.findall(rf"\$\{{{re.escape(resource)}\.([\w.]+)\}}", text))
+        found |= attributes_of(resource, item)
     return found
 
 
