@@ -82,19 +82,19 @@ class LocalAccount:
     def __init__(
         self,
         *,
-        state: Path = DEFAULT_STATE,
+        state: Path | str = DEFAULT_STATE,
         port: int = 0,
         devices: Mapping[str, int] | None = None,
         fidelity: Fidelity = "strict",
         host_seed: int | None = None,
         limits: Limits | None = None,
         enforce_iam: bool = True,
-        scp: Sequence[Path] = (),
+        scp: Sequence[Path | str] = (),
         rates: bool = False,
         regions: Sequence[str] = (REGION,),
         web: bool = False,
     ) -> None:
-        self.state = state.absolute()
+        self.state = Path(state).absolute()
         self.lost: str | None = None
         self.faults = Faults()
         self._port = port

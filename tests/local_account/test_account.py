@@ -25,8 +25,9 @@ def test_a_closed_account_leaves_no_process_no_thread_and_no_port(tmp_path: Path
         assert free.connect_ex(("127.0.0.1", port)) != 0
 
 
-def test_the_state_folder_is_its_owners_only(tmp_path: Path) -> None:
-    with LocalAccount(state=tmp_path / "state"):
+@pytest.mark.parametrize("kind", [Path, str])
+def test_the_state_folder_is_its_owners_only(tmp_path: Path, kind: type) -> None:
+    with LocalAccount(state=kind(tmp_path / "state")):
         assert stat.S_IMODE((tmp_path / "state").stat().st_mode) == 0o700
 
 

@@ -17,13 +17,13 @@ from sagemaker_local_account.core.state import AccountError
 _FULL_ACCESS = {"Version": "2012-10-17", "Statement": [{"Effect": "Allow", "Action": "*", "Resource": "*"}]}
 
 
-def levels_of(files: Sequence[Path]) -> list[list[dict[str, Any]]]:
+def levels_of(files: Sequence[Path | str]) -> list[list[dict[str, Any]]]:
     """Returns the policies of each level, one for each file, with FullAWSAccess beside a policy that only denies.
 
     Raises:
         AccountError: a file cannot be read, or is no policy.
     """
-    return [_level(file) for file in files]
+    return [_level(Path(file)) for file in files]
 
 
 def _level(file: Path) -> list[dict[str, Any]]:
