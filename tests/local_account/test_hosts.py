@@ -5,6 +5,7 @@ import os
 import queue
 import signal
 import site
+import socket
 import subprocess
 import sys
 import tempfile
@@ -21,7 +22,7 @@ from sagemaker_local_account.runtime import supervisor_request
 from sagemaker_local_account.runtime.devices import write_stand_ins
 from sagemaker_local_account.runtime.limit_watch import LimitWatch
 from sagemaker_local_account.runtime.pod import CommandError, HostError
-from sagemaker_local_account.runtime.supervisor import KEYCTL_JOIN_SESSION_KEYRING, SYS_KEYCTL
+from sagemaker_local_account.runtime.supervisor import KEYCTL_JOIN_SESSION_KEYRING, SYS_KEYCTL, tell
 
 
 def gate(folder: Path, name: str) -> Path:
@@ -337,6 +338,13 @@ def test_a_host_that_is_killed_before_its_command_runs_has_ended_and_is_lost(
     with job:
         assert job.wait(SECONDS) == {"algo-1": -signal.SIGKILL}
         assert job.lost == {"algo-1"}
+
+
+def test_a_host_that_is_killed_before_it_has_a_network_fails_the_start_of_no_other() -> None:
+    link, of_host = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    of_host.close()
+    with link:
+        tell(link)
 
 
 def test_what_a_command_leaves_running_ends_with_it(tmp_path: Path):

@@ -197,14 +197,20 @@ def _switch(job: dict[str, Any], reports: dict[str, socket.socket], parent: int)
         for report in reports.values():
             report.close()
         for number, link in enumerate(links_to_hosts):
-            _, namespaces, _, _ = socket.recv_fds(link, 1, 1)
+            _, namespaces = _received(link)
             if namespaces:  # else the keeper has failed, and has sent the error
                 links.add_cable(f"host{number}", "hosts", "eth0", namespaces[0])
                 links.up(f"host{number}")
-                link.send(b"!")
+                tell(link)
     with contextlib.suppress(ChildProcessError):
         while True:
             os.wait()
+
+
+def tell(link: socket.socket) -> None:
+    """Has a host go on; one that was killed meanwhile is lost, as the supervisor reads next, and the others start."""
+    with contextlib.suppress(BrokenPipeError):
+        link.send(b"!")
 
 
 def _start_keeper(job: dict[str, Any], host: dict[str, Any], reports: dict[str, socket.socket]) -> socket.socket:
