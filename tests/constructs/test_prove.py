@@ -162,7 +162,7 @@ def test_a_pipeline_starts_no_workflow_twice_and_no_failed_call_ends_it() -> Non
     assert facts(found, "outlives") == {"not cancelled"}
 
 
-@pytest.mark.soak  # 26,000 states
+@pytest.mark.soak  # the longest search
 def test_a_sweep_starts_no_workflow_twice_and_no_failed_call_ends_it() -> None:
     stack = UserStack()
     workflow = stack.workflow(input_fields={"rate": NumberField(0, 1)})

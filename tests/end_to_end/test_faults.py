@@ -153,7 +153,7 @@ def test_a_create_beyond_the_quota_is_refused(deployed: Deployed, machine: Any, 
     assert f"The account-level service limit '{TYPE} for training job usage' is 0 Instances" in ended["cause"]
 
 
-@pytest.mark.soak  # test_retries.py has throttled calls
+@pytest.mark.soak  # test_stopping.py has a throttled call
 def test_a_throttled_create_is_tried_again(deployed: Deployed, machine: Any, broken: Any) -> None:
     broken(Throttling("CreateTrainingJob", times=2))
     ended, jobs = executed(deployed, machine("Once"))

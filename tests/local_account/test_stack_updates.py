@@ -120,15 +120,7 @@ ALLOWING = {
 OF_BUCKET = denying("s3:PutObject")
 OF_TOPIC = denying("sns:Publish")
 OF_KEY = {"Version": "2012-10-17", "Statement": [{**ANYBODY["Statement"][0], "Action": "kms:*"}]}
-ALARM = {
-    "Namespace": "n",
-    "MetricName": "m",
-    "Statistic": "Sum",
-    "Period": 60,
-    "EvaluationPeriods": 1,
-    "ComparisonOperator": "GreaterThanThreshold",
-    "Threshold": 1,
-}
+ALARM = EXAMPLES["AWS::CloudWatch::Alarm"].properties
 PROJECT = EXAMPLES["AWS::CodeBuild::Project"].properties
 SCHEDULER_ROLE = of("AWS::IAM::Role", AssumeRolePolicyDocument=trusting("scheduler.amazonaws.com"))
 IN_ONE_ZONE = {"VpcId": ref("Vpc"), "AvailabilityZone": "us-east-1a", "CidrBlock": "10.9.0.0/24"}

@@ -187,12 +187,12 @@ def resumed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     return dict(json.loads(run(RESUMING, tmp_path_factory.mktemp("resumed")).splitlines()[-1]))
 
 
-@pytest.mark.soak  # three runs of two ranks
+@pytest.mark.soak  # long
 def test_another_batch_size_goes_on_at_the_sequence_where_the_data_was(resumed: dict[str, Any]) -> None:
     assert resumed["read"] == [[0, 4], [4, 4], [8, 8], [16, 8]]
 
 
-@pytest.mark.soak  # four runs
+@pytest.mark.soak  # long
 def test_a_steps_random_numbers_follow_from_seed_sequences_read_data_rank_and_stage(
     resumed: dict[str, Any],
 ) -> None:

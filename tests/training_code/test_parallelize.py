@@ -145,7 +145,7 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     return dict(run(tmp_path_factory.mktemp("fake"), 0, 64))
 
 
-@pytest.mark.soak  # test_the_same_collectives has their order with each change
+@pytest.mark.soak  # 64 ranks
 def test_tensor_parallel_ranks_never_gather_the_logits(found: dict[str, Any]) -> None:
     """Of the four sequences of a microbatch: the loss is computed on shards of the vocabulary."""
     assert found["largest gathered"] < 4 * CONTEXT * VOCABULARY

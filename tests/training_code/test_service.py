@@ -128,7 +128,7 @@ def test_reading_goes_on_in_the_middle_of_an_iterable_dataset(serve: Serve) -> N
 # -- bounded memory
 
 
-@pytest.mark.soak  # many batches
+@pytest.mark.soak  # long
 def test_a_rank_that_stops_bounds_what_is_made_for_it_and_holds_up_no_other(serve: Serve, tmp_path: Path) -> None:
     log = tmp_path / "made"
     servers = serve(dataset=Numbers(200, side=1024, log=str(log)), batch_size=4)

@@ -166,7 +166,7 @@ def note(number: int) -> None:
     about.dataset.noted = 7 + number
 
 
-@pytest.mark.soak  # eight passes
+@pytest.mark.soak  # long
 def test_worker_init_fn_is_called_in_each_worker_and_before_each_pass_over_a_shard(serve: Serve) -> None:
     batches = read(serve, Ranged(), shards=4, worker_init_fn=narrow)
     assert sorted(torch.cat(batches).tolist()) == list(range(COUNT))

@@ -40,6 +40,8 @@ class Resources(ResourceMap):
         self._making: list[str] = []
         # What an update has yet to modify.
         self._pending: dict[str, None] = {}
+        # The resources that refer to an attribute, by the resource that has it and the attribute.
+        self._users: dict[str, dict[str, set[str]]] = {}
         self._looked_at: set[str] = set()
         self._former: dict[str, Any] = {}
         # The thread that creates or updates the stack, in which looking a resource up creates it; None otherwise.
@@ -129,6 +131,7 @@ class Resources(ResourceMap):
         modified = self.build_resource_diff(template, parameters)["Modify"]
         conditions = self._conditions()
         self.open(template, parameters)
+        self._users = users_of_attributes(self._resource_json_map)
         other = {name for name, holds in self._conditions().items() if conditions.get(name) != holds}
         modified += [name for name, one in template["Resources"].items() if other & conditions_of(one)]
         self._pending, self._looked_at = {name: None for name in modified if name in self._parsed_resources}, set()
@@ -183,12 +186,15 @@ class Resources(ResourceMap):
             raise ResourceFailed(f"{name} ({definition['Type']}): {why}") from error
         self._parsed_resources[name] = changed
         self._event(name, changed, "UPDATE_COMPLETE")
-        new_attributes = self._attributes(name)
-        others = {attribute for attribute, value in attributes.items() if new_attributes[attribute] != value}
-        for other, its_definition in self._resource_json_map.items():
-            refers = changed.physical_resource_id != id and name in references(its_definition)
-            if other in self._parsed_resources and (refers or others & attributes_of(name, its_definition)):
-                self._pending[other] = None
+        stale: set[str] = set()
+        for attribute, value in self._attributes(name).items():
+            if value != attributes[attribute]:
+                stale |= self._users[name][attribute]
+        if changed.physical_resource_id != id:
+            stale |= {other for other, its in self._resource_json_map.items() if name in references(its)}
+        self._pending |= {
+            other: None for other in self._resource_json_map if other in stale & {*self._parsed_resources}
+        }
 
     def _conditions(self) -> dict[str, bool]:
         """The conditions of the template, and whether they hold."""
@@ -197,12 +203,11 @@ class Resources(ResourceMap):
     def _attributes(self, name: str) -> dict[str, Any]:
         """The attributes of a resource that others refer to; None for one that it has not."""
         found: dict[str, Any] = {}
-        for definition in self._resource_json_map.values():
-            for attribute in attributes_of(name, definition):
-                try:
-                    found[attribute] = self._parsed_resources[name].get_cfn_attribute(attribute)
-                except Exception:
-                    found[attribute] = None
+        for attribute in self._users.get(name, ()):
+            try:
+                found[attribute] = self._parsed_resources[name].get_cfn_attribute(attribute)
+            except Exception:
+                found[attribute] = None
         return found
 
     def _updated(self, name: str, original: Any, definition: dict[str, Any]) -> Any:
@@ -327,21 +332,31 @@ def conditions_of(value: Any) -> set[str]:
     return own.union(*map(conditions_of, value.values()))
 
 
-def attributes_of(resource: str, value: Any) -> set[str]:
-    """Returns the attributes of a resource that a definition refers to."""
+def users_of_attributes(definitions: dict[str, Any]) -> dict[str, dict[str, set[str]]]:
+    """Returns the resources that refer to attributes, by the resource that has one and the attribute."""
+    users: dict[str, dict[str, set[str]]] = {}
+    for name, definition in definitions.items():
+        for resource, attribute in _attributes_in(definition):
+            users.setdefault(resource, {}).setdefault(attribute, set()).add(name)
+    return users
+
+
+def _attributes_in(value: Any) -> set[tuple[str, str]]:
+    """The attributes that a definition refers to, each after its resource."""
     if isinstance(value, list):
-        return set().union(*(attributes_of(resource, item) for item in value))
+        return set().union(*map(_attributes_in, value))
     if not isinstance(value, dict):
         return set()
-    found: set[str] = set()
+    found: set[tuple[str, str]] = set()
     for name, item in value.items():
         if name == "Fn::GetAtt":
             parts = item if isinstance(item, list) else str(item).split(".", 1)
-            found |= {str(parts[1])} if parts[0] == resource and isinstance(parts[1], str) else set()
+            if all(isinstance(part, str) for part in parts):
+                found.add((parts[0], parts[1]))
         elif name == "Fn::Sub":
             text = item[0] if isinstance(item, list) else item
-            found |= set(re.findall(rf"\$\{{{re.escape(resource)}\.([\w.]+)\}}", text))
-        found |= attributes_of(resource, item)
+            found |= set(re.findall(r"\$\{(\w+)\.([\w.]+)\}", text))
+        found |= _attributes_in(item)
     return found
 
 

@@ -57,44 +57,45 @@ def parsed(template: str | None) -> dict[str, Any]:
 def check(template: dict[str, Any]) -> None:
     """Raises ``ValidationError`` for what the account does not support, by name and logical id, or for what is no template."""
     _check_format(template)
-    unknown = [
-        f"{definition['Type']} ({name})"
-        for name, definition in template.get("Resources", {}).items()
-        if not resource_registry.supported(definition["Type"])
-    ]
-    if unknown:
-        raise ValidationError(
-            message=f"Template format error: the local account does not support these resource types: {', '.join(unknown)}"
-        )
-    unknown_functions = [
-        f"{function} ({name})"
-        for name, definition in template.get("Resources", {}).items()
-        for function in intrinsics.unknown({**definition, "Metadata": None})
-    ]
-    if unknown_functions:
-        raise ValidationError(
-            message=f"Template format error: the local account does not support these functions: {', '.join(unknown_functions)}"
-        )
-    unsupported_properties = [
-        f"{property_name} of AWS::Lambda::Function ({name})"
-        for name, definition in template.get("Resources", {}).items()
-        if definition["Type"] == "AWS::Lambda::Function" and name not in _emulated(template)
-        for property_name in functions.unsupported_properties(definition.get("Properties", {}))
-    ]
-    if unsupported_properties:
-        raise ValidationError(
-            message="Template format error: the local account supports Lambda functions in Python, without these properties: "
-            f"{', '.join(unsupported_properties)}"
-        )
-    unsupported = [
-        f"{property_name} of {definition['Type']} ({name})"
-        for name, definition in template.get("Resources", {}).items()
-        for property_name in resource_registry.unsupported(definition["Type"], definition.get("Properties", {}))
-    ]
-    if unsupported:
-        raise ValidationError(
-            message=f"Template format error: the local account does not support these properties: {', '.join(unsupported)}"
-        )
+    resources = template["Resources"]
+    _refuse(
+        "does not support these resource types",
+        [
+            f"{definition['Type']} ({name})"
+            for name, definition in resources.items()
+            if not resource_registry.supported(definition["Type"])
+        ],
+    )
+    _refuse(
+        "does not support these functions",
+        [
+            f"{function} ({name})"
+            for name, definition in resources.items()
+            for function in intrinsics.unknown({**definition, "Metadata": None})
+        ],
+    )
+    _refuse(
+        "supports Lambda functions in Python, without these properties",
+        [
+            f"{property_name} of AWS::Lambda::Function ({name})"
+            for name, definition in resources.items()
+            if definition["Type"] == "AWS::Lambda::Function" and name not in _emulated(template)
+            for property_name in functions.unsupported_properties(definition.get("Properties", {}))
+        ],
+    )
+    _refuse(
+        "does not support these properties",
+        [
+            f"{property_name} of {definition['Type']} ({name})"
+            for name, definition in resources.items()
+            for property_name in resource_registry.unsupported(definition["Type"], definition.get("Properties", {}))
+        ],
+    )
+
+
+def _refuse(why: str, found: list[str]) -> None:
+    if found:
+        raise ValidationError(message=f"Template format error: the local account {why}: {', '.join(found)}")
 
 
 def _emulated(template: dict[str, Any]) -> set[str]:

@@ -19,6 +19,7 @@ from moto.ec2.models.vpn_gateway import VPCGatewayAttachment
 from typing_extensions import override
 
 from sagemaker_local_account.aws.ec2 import security_groups
+from sagemaker_local_account.aws.ec2.tags import set_tags
 from sagemaker_local_account.aws.property_backfill import Backfill
 from sagemaker_local_account.aws.resource_base import Properties, ResourceBase, is_true
 from sagemaker_local_account.aws.resource_types import ResourceType, ServiceResources, real
@@ -70,11 +71,7 @@ class Association(SubnetRouteTableAssociation):
 
 
 def _tags(resource: TaggedEC2Resource, properties: Properties, account_id: str, region_name: str) -> None:
-    ec2, id = ec2_backends[account_id][region_name], resource.physical_resource_id
-    tags = {tag["Key"]: tag["Value"] for tag in properties.get("Tags", [])}
-    ec2.delete_tag_keys([id], [key for key in ec2.tags[id] if key not in tags and not key.startswith("aws:")])
-    if tags:
-        ec2.create_tags([id], tags)
+    set_tags(ec2_backends[account_id][region_name], resource.physical_resource_id, properties)
 
 
 def _vpc(vpc: VPC, properties: Properties, account_id: str, region_name: str) -> None:

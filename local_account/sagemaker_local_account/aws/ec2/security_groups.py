@@ -9,6 +9,7 @@ from typing import Any
 from moto.ec2.models import ec2_backends
 from moto.ec2.models.security_groups import SecurityGroup, SecurityGroupBackend
 
+from sagemaker_local_account.aws.ec2.tags import set_tags
 from sagemaker_local_account.aws.resource_base import Properties, ResourceBase, replace_unless
 from sagemaker_local_account.core.patches import CREATE, UPDATE, patch
 
@@ -138,9 +139,4 @@ def _settle(group: Any, properties: Properties, ec2: Any) -> None:
     ]
     group.account_rules = {rule.id for rules in made for rule in rules}
     group.account_properties = copy.deepcopy(properties)
-    tags = {tag["Key"]: tag["Value"] for tag in properties.get("Tags", [])}
-    ec2.delete_tag_keys(
-        [group.id], [key for key in ec2.tags[group.id] if key not in tags and not key.startswith("aws:")]
-    )
-    for key, value in tags.items():
-        group.add_tag(key, value)
+    set_tags(ec2, group.id, properties)
