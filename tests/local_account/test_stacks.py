@@ -10,6 +10,8 @@ from botocore.exceptions import ClientError, WaiterError
 from cdk_stacks import WAITING, deploy, destroy, ids, reasons
 from running_account import Running
 
+from sagemaker_local_account.aws.cloudformation.provisioner import users_of_attributes
+
 ROLE = {
     "Type": "AWS::IAM::Role",
     "Properties": {"RoleName": "StackRole", "AssumeRolePolicyDocument": {"Version": "2012-10-17", "Statement": []}},
@@ -341,6 +343,20 @@ def test_an_update_modifies_a_resource_after_those_that_it_refers_to_and_before_
     of_update = told[told.index(("ordered", "UPDATE_IN_PROGRESS")) :]
     done = [name for name, status in of_update if status in ("UPDATE_COMPLETE", "CREATE_COMPLETE")]
     assert done == ["Last", "First", "Middle", "Added", "ordered"]
+
+
+def test_references_to_attributes_are_found_in_each_of_their_forms() -> None:
+    definitions = {
+        "List": {"Properties": {"Names": [{"Fn::GetAtt": ["Base", "Arn"]}]}},
+        "Text": {"Properties": {"Name": {"Fn::GetAtt": "Base.Outputs.Name"}}},
+        "Within": {"Properties": {"Name": {"Fn::Sub": "a-${Base.Arn}-${Other}-${AWS::Region}"}}},
+        "Mapped": {"Properties": {"Name": {"Fn::Sub": ["${Base.Arn}", {"X": {"Fn::GetAtt": ["Other", "Arn"]}}]}}},
+        "None": {"Properties": {"Name": {"Ref": "Base"}}},
+    }
+    assert users_of_attributes(definitions) == {
+        "Base": {"Arn": {"List", "Within", "Mapped"}, "Outputs.Name": {"Text"}},
+        "Other": {"Arn": {"Mapped"}},
+    }
 
 
 def test_what_is_new_comes_after_what_is_modified_though_only_what_stays_refers_to_that(running: Running) -> None:
