@@ -57,6 +57,18 @@ def value(expression: str, **bindings: Any) -> Any:
         ("null", None),
         ("[1..3]", [1, 2, 3]),
         ("{'a': null, 'b': [1, null]}", {"a": None, "b": [1, None]}),
+        # JSONata's own suite (jsonata-js/jsonata at 6c7e95f, test/test-suite/groups): function-signatures/case013
+        ('λ($arr, $sep)<a<s>s?:s>{$join($arr, $sep)}("a", "-")', "a"),
+        # function-sort/case009: what is equal keeps its order
+        ("$sort([{'p': 2, 'n': 1}, {'p': 1, 'n': 2}, {'p': 2, 'n': 3}], function($a, $b) {$a.p > $b.p}).n", [2, 1, 3]),
+        ("[{'p': 2, 'n': 1}, {'p': 1, 'n': 2}, {'p': 2, 'n': 3}]^(>p).n", [1, 3, 2]),
+        # regex/case034
+        ("$replace('68F', /(\\d+)F/, function($m) {$string(($number($m.groups[0]) - 32) / 9 * 5) & 'C'})", "20C"),
+        ("$match('abc', /(?<x>b)/).groups", ["b"]),
+        # function-string/case004 to case006
+        ("$string(1e-6) & $string(1e-7) & $string(1e20)", "0.0000011e-7100000000000000000000"),
+        ("$string(0.1 + 0.2) & $string([0.1 + 0.2])", "0.3[0.3]"),
+        ("$number('-1.5e3') & $number('0x10')", "-150016"),
     ],
 )
 def test_an_expression_has_the_value_that_it_has_on_aws(expression: str, result: Any) -> None:
@@ -88,6 +100,22 @@ def test_an_expression_fails_in_the_words_of_aws(expression: str, error: str) ->
 @pytest.mark.parametrize("expression", ["$eval('1')", "1 ?: 2", "null ?? 2"])
 def test_what_the_dialect_of_aws_lacks_is_an_error(expression: str) -> None:
     with pytest.raises(jsonata.EvaluationError, match="threw an error during evaluation"):
+        value(expression)
+
+
+@pytest.mark.parametrize(
+    ("expression", "code"),
+    [
+        # JSONata's own suite: function-number/case009 and case012, function-tomillis/case009
+        ("$number('Hello world')", "D3030"),
+        ("$number('')", "D3030"),
+        ("$number('nan')", "D3030"),
+        ("$number('1_000')", "D3030"),
+        ("$toMillis('2018-02-03 11:15:33')", "D3110"),
+    ],
+)
+def test_a_text_that_is_no_number_or_timestamp_is_an_error(expression: str, code: str) -> None:
+    with pytest.raises(jsonata.EvaluationError, match=f"threw an error during evaluation. {code}: "):
         value(expression)
 
 

@@ -12,18 +12,32 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import random
+import re
 import resource
 import signal
 import sys
 import uuid
+from decimal import Decimal
 from typing import Any
 
 from jsonata import Functions, JException, Jsonata, Tokenizer, Utils
+from jsonata.regex_engine import default_regex_engine
 
 # Limits of one expression; AWS documents none.
 CPU_SECONDS = 5.0
 MEMORY_BYTES = 1 << 30
+
+# What `$number` and `$toMillis` take (functions.js and datetime.js of JSONata 2.0.6).
+_DECIMAL = re.compile(r"-?[0-9]+(\.[0-9]+)?([Ee][-+]?[0-9]+)?")
+_BASED = re.compile(r"0[xX][0-9A-Fa-f]+|0[oO][0-7]+|0[bB][01]+")
+_TIMESTAMP = re.compile(
+    r"\d{4}(-[01]\d)*(-[0-3]\d)*(T[0-2]\d:[0-5]\d:[0-5]\d)*(\.\d+)?([+-][0-2]\d:?[0-5]\d|Z)?", re.ASCII
+)
+_library_number = Functions.number
+_library_to_millis = Functions.datetime_to_millis
+_library_string = Functions._string
 
 _ALGORITHMS = {"MD5": "md5", "SHA-1": "sha1", "SHA-256": "sha256", "SHA-384": "sha384", "SHA-512": "sha512"}
 
@@ -43,7 +57,7 @@ def evaluate(expression: str, bindings: dict[str, Any]) -> dict[str, Any]:
         A response.
     """
     try:
-        program = Jsonata(expression)
+        program = Jsonata(expression, _regex)
         program.set_output_convert_nulls(False)
         for name, function in _FUNCTIONS.items():
             program.register_lambda(name, function)
@@ -133,16 +147,84 @@ _FUNCTIONS = {
 
 
 def use_dialect() -> None:
-    """Removes what AWS's dialect lacks from the library."""
-    Jsonata.static_frame.bindings.pop("eval", None)
-    scan = Tokenizer.create
+    """Removes what AWS's dialect lacks from the library, and corrects where it differs from JSONata's own suite of tests."""
+    natives = Jsonata.static_frame.bindings
+    natives.pop("eval", None)
+    natives["number"].method = _number
+    natives["toMillis"].method = _to_millis
+    Tokenizer.create = _token
+    Functions.Comparator.compare = _compare
+    Functions.to_jsonata_match = staticmethod(_match)
+    Functions._string = staticmethod(_string)
 
-    def create(self: Any, kind: Any, value: Any) -> Any:
-        if kind == "operator" and value in ("?:", "??"):
-            raise JException("S0204", self.position, value)
-        return scan(self, kind, value)
 
-    Tokenizer.create = create
+_scanned = Tokenizer.create
+
+
+def _token(self: Any, kind: Any, value: Any) -> Any:
+    """Takes `?:` and `??` apart, which are no operators: `?:` is in signatures such as `<s?:s>` too."""
+    if kind == "operator" and value in ("?:", "??"):
+        self.position -= 1
+        value = "?"
+    return _scanned(self, kind, value)
+
+
+def _regex(pattern: str, flags: Any) -> Any:
+    """A pattern of JavaScript's, whose named groups have no P."""
+    return default_regex_engine(re.sub(r"\(\?<(?![=!])", "(?P<", pattern), flags)
+
+
+def _compare(self: Any, left: Any, right: Any) -> int:
+    """Sorts stably: a user's comparator returns whether the right one comes first, that of `^` an order."""
+    order = Functions.func_apply(self._comparator, [left, right])
+    if isinstance(order, int) and not isinstance(order, bool):
+        return order
+    return -1 if Functions.func_apply(self._comparator, [right, left]) is True else 1
+
+
+def _match(found: re.Match[str]) -> dict[str, Any]:
+    """What a function of `$replace` gets."""
+    return {"match": found.group(), "index": found.start(), "groups": [*found.groups()]}
+
+
+def _number(value: Any) -> Any:
+    if isinstance(value, str):
+        if _BASED.fullmatch(value):
+            return int(value, 0)
+        number = float(value) if _DECIMAL.fullmatch(value) else math.nan
+        if not math.isfinite(number):
+            raise JException("D3030", -1, value)
+        return int(number) if number.is_integer() else number
+    return _library_number(value)
+
+
+def _to_millis(timestamp: Any, picture: Any) -> Any:
+    if isinstance(timestamp, str) and picture is None and not _TIMESTAMP.fullmatch(timestamp):
+        raise JException("D3110", -1, timestamp)
+    return _library_to_millis(timestamp, picture)
+
+
+def _string(value: Any, prettify: bool) -> str:
+    """Numbers have 15 digits, and an exponent from 1e21 on, also those of arrays and objects."""
+    if isinstance(value, dict | list) or value is Utils.NULL_VALUE or isinstance(value, bool):
+        return _library_string(_rounded(value), prettify)
+    if isinstance(value, int | float):
+        number = Decimal(repr(_rounded(value)))
+        if number == 0 or 1e-6 <= abs(number) < 1e21:
+            return f"{number:f}"
+        return str(number.normalize()).lower()
+    return _library_string(value, prettify)
+
+
+def _rounded(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _rounded(item) for name, item in value.items()}
+    if isinstance(value, list):
+        return [_rounded(item) for item in value]
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return value
+    number = float(f"{value:.15g}")
+    return int(number) if number.is_integer() and abs(number) < 1e21 else number
 
 
 def main() -> None:
