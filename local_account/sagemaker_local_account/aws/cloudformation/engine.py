@@ -8,27 +8,27 @@ created, with type and logical id.
 
 from __future__ import annotations
 
-import contextlib
 import logging
 from collections.abc import Iterable
 from functools import partial
 from typing import Any
 
 from moto.cloudformation import models
-from moto.cloudformation.exceptions import CloudFormationError, ValidationError
-from moto.cloudformation.models import (
-    ChangeSet,
-    CloudFormationBackend,
-    Stack,
-    cloudformation_backends,
-)
+from moto.cloudformation.exceptions import ValidationError
+from moto.cloudformation.models import CloudFormationBackend, Stack, cloudformation_backends
 from moto.cloudformation.parsing import OutputMap
-from moto.cloudformation.responses import CloudFormationResponse
 from moto.cloudformation.utils import generate_stack_id
-from moto.core.responses import ActionResult, EmptyResult
+from moto.core.utils import utcnow
 from typing_extensions import override
 
-from sagemaker_local_account.aws.cloudformation import exports, intrinsics, resource_registry, templates
+from sagemaker_local_account.aws.cloudformation import (
+    change_sets,
+    exports,
+    intrinsics,
+    resource_registry,
+    stack_requests,
+    templates,
+)
 from sagemaker_local_account.aws.cloudformation.provisioner import ResourceFailed, Resources, reason
 from sagemaker_local_account.aws.resource_types import ServiceResources
 from sagemaker_local_account.core import background
@@ -48,25 +48,15 @@ def install(services: Iterable[ServiceResources]) -> None:
     intrinsics.install()
     patch(models, "ResourceMap", Resources)
     patch(Stack, "parse_template", staticmethod(templates.parsed), "template")
-    patch(ChangeSet, "_parse_template", _parse_template, "self")
     patch(Stack, "create_resources", _create_resources, "self")
     patch(Stack, "stack_resources", property(lambda stack: stack.resource_map.existing()))
     patch(Stack, "stack_parameters", property(_given_parameters))
     patch(cloudformation_backends, "backend", Backend)
-    patch(CloudFormationResponse, "describe_change_set", _describe_change_set, "self")
-    patch(CloudFormationResponse, "execute_change_set", _execute_change_set, "self")
-    patch(CloudFormationResponse, "delete_change_set", _delete_change_set, "self")
-    patch(CloudFormationResponse, "validate_template", _validate_template, "self")
+    change_sets.install()
+    stack_requests.install()
 
 
-def _parse_template(self: ChangeSet) -> None:
-    self.template_dict = templates.parsed(self.template)
-
-
-class ChangeSetNotFound(CloudFormationError):
-    """There is no such change set; the CDK CLI waits for this error after a deletion. moto's error is about the stack."""
-
-    code = "ChangeSetNotFound"
+_DONE = ("CREATE_COMPLETE", "UPDATE_COMPLETE")
 
 
 class Backend(CloudFormationBackend):
@@ -85,17 +75,23 @@ class Backend(CloudFormationBackend):
         stack: Stack = super().create_stack(name=name, template=template, parameters=parameters, **details)
         return stack
 
-    @override
-    def create_change_set(self, *args: Any, **kwargs: Any) -> tuple[str, str]:
-        templates.check(Stack.parse_template(kwargs["template"]))
-        created: tuple[str, str] = super().create_change_set(*args, **kwargs)
-        return created
+    def find_stack(self, name_or_id: str) -> Stack | None:
+        """Returns a stack by its name, or by its id also one that was deleted; None if there is none."""
+        if name_or_id in self.deleted_stacks:
+            return self.deleted_stacks[name_or_id]
+        return next((one for one in self.stacks.values() if name_or_id in (one.name, one.stack_id)), None)
 
     @override
-    def execute_change_set(self, change_set_name: str, stack_name: str | None = None) -> None:
-        change_set: Any = self.describe_change_set(change_set_name)
-        stack = self.stacks[change_set.stack_id]
-        _refuse_while_in_progress(stack)
+    def execute_change_set(
+        self, change_set_name: str, stack_name: str | None = None, disable_rollback: bool = False
+    ) -> None:
+        change_set: Any = self.change_sets[change_set_name]
+        stack: Any = self.stacks[change_set.stack_id]
+        refuse_while_in_progress(stack)
+        stack.change_set_id, stack.last_updated_time = change_set.change_set_id, utcnow()
+        stack.disable_rollback = disable_rollback
+        stack.notification_arns = _or(change_set.notification_arns, stack.notification_arns)
+        stack.role_arn = change_set.role_arn or stack.role_arn
 
         def execute() -> None:
             if change_set.change_set_type == "CREATE":
@@ -104,26 +100,22 @@ class Backend(CloudFormationBackend):
                 _create(stack)
             else:
                 self._update(stack, change_set.template, change_set.parameters, change_set.tags)
-            change_set.execution_status = "EXECUTE_COMPLETE"
+            change_set.execution_status = "EXECUTE_COMPLETE" if stack.status in _DONE else "EXECUTE_FAILED"
 
         change_set.execution_status = "EXECUTE_IN_PROGRESS"
         background.begin(execute)
 
-    @override
-    def update_stack(
-        self,
-        name: str,
-        template: str,
-        role_arn: str | None,
-        parameters: list[dict[str, Any]],
-        tags: dict[str, str] | None,
-    ) -> Stack:
-        stack = self.get_stack(name)
-        templates.check(Stack.parse_template(template))
-        _refuse_while_in_progress(stack)
-        resolved = self._resolve_update_parameters(stack, parameters)
-        background.begin(lambda: self._update(stack, template, resolved, tags))
-        return stack
+    def begin_update(
+        self, stack: Stack, template: str, parameters: dict[str, Any], tags: dict[str, str] | None
+    ) -> None:
+        """Updates a stack in the background."""
+        background.begin(lambda: self._update(stack, template, parameters, tags))
+
+    def begin_rollback(self, stack: Stack) -> None:
+        """Returns a stack whose last operation failed, and was not rolled back, to what it was before, in the background."""
+        background.begin(
+            lambda: _undo_creation(stack) if stack.status.startswith("CREATE") else self._undo_update(stack)
+        )
 
     def _update(self, stack: Stack, template: str, parameters: dict[str, Any], tags: dict[str, str] | None) -> None:
         former, former_parameters, former_tags = str(stack.template), dict(stack.parameters), stack.tags
@@ -138,21 +130,38 @@ class Backend(CloudFormationBackend):
             resource_map.change(Stack.parse_template(template), parameters, outputs)
             _status(stack, "UPDATE_COMPLETE")
         except Exception as error:
-            _status(stack, "UPDATE_ROLLBACK_IN_PROGRESS", _failure_reason(error))
-            try:
-                resource_map.change(Stack.parse_template(former), former_parameters, lambda: None)
-                _apply_template(stack, former, former_parameters, former_tags)
-                exports.publish(self, stack)
-                _status(stack, "UPDATE_ROLLBACK_COMPLETE")
-            except Exception as second_error:
-                _status(stack, "UPDATE_ROLLBACK_FAILED", _failure_reason(second_error))
+            if stack.disable_rollback:
+                _status(stack, "UPDATE_FAILED", _failure_reason(error))
+                return
+            self._undo_update(stack, (former, former_parameters, former_tags), _failure_reason(error))
+        finally:
+            resource_map.close()
+
+    def _undo_update(
+        self, stack: Stack, former: tuple[str, dict[str, Any], dict[str, str]] | None = None, why: str | None = None
+    ) -> None:
+        """Rolls a stack back to the template, parameters and tags of before, by default those that it has."""
+        template, parameters, tags = former or (str(stack.template), dict(stack.parameters), stack.tags)
+        resource_map: Any = stack.resource_map
+        _status(stack, "UPDATE_ROLLBACK_IN_PROGRESS", why)
+        try:
+            resource_map.change(Stack.parse_template(template), parameters, lambda: None, rollback=True)
+            _apply_template(stack, template, parameters, tags)
+            exports.publish(self, stack)
+            _status(stack, "UPDATE_ROLLBACK_COMPLETE")
+        except Exception as error:
+            _status(stack, "UPDATE_ROLLBACK_FAILED", _failure_reason(error))
         finally:
             resource_map.close()
 
     @override
     def delete_stack(self, name_or_stack_id: str) -> None:
         for stack in [s for s in self.stacks.values() if name_or_stack_id in (s.name, s.stack_id)]:
-            _refuse_while_in_progress(stack)
+            refuse_while_in_progress(stack)
+            if stack.enable_termination_protection:
+                raise ValidationError(
+                    message=f"Stack [{stack.name}] cannot be deleted while TerminationProtection is enabled"
+                )
             if reason := exports.why_not_deleted(self, stack):
                 _status(stack, stack.status, reason)
                 continue
@@ -165,10 +174,10 @@ class Backend(CloudFormationBackend):
             _status(stack, "DELETE_FAILED", "; ".join(failures))
             return
         _status(stack, "DELETE_COMPLETE")
+        stack.deletion_time = utcnow()
         stack.output_map = OutputMap(stack.resource_map, {}, stack.stack_id)
         exports.withdraw(self, stack)
-        for change_set_id in [i for i, c in self.change_sets.items() if c.stack_id == stack.stack_id]:
-            del self.change_sets[change_set_id]
+        change_sets.withdraw(self, stack)
         self.deleted_stacks[stack.stack_id] = self.stacks.pop(stack.stack_id)
 
     def create_nested(self, name: str, template: str, parameters: dict[str, Any], tags: dict[str, str]) -> Stack:
@@ -191,15 +200,6 @@ class Backend(CloudFormationBackend):
         _status(stack, "DELETE_FAILED" if reason else "DELETE_IN_PROGRESS", reason)
         if reason is None:
             self._delete(stack)
-
-    def change_set_of(self, name: str, stack_name: str | None) -> ChangeSet:
-        """Returns a change set by ARN, or by name and stack; moto returns the last of that name in any stack."""
-        # The last one: former change sets of the same name have been executed.
-        for change_set_id, change_set in reversed(self.change_sets.items()):
-            its_stack = stack_name in (None, change_set.stack_name, change_set.stack_id)
-            if name == change_set_id or (name == change_set.change_set_name and its_stack):
-                return change_set
-        raise ChangeSetNotFound(f"ChangeSet [{name}] does not exist")
 
 
 def _create_resources(stack: Stack) -> None:
@@ -228,12 +228,19 @@ def _create(stack: Stack) -> None:
         _status(stack, "CREATE_COMPLETE")
     except Exception as error:
         stack.output_map = OutputMap(resource_map, {}, stack.stack_id)
-        _status(stack, "ROLLBACK_IN_PROGRESS", _failure_reason(error))
-        # New resources are deleted on rollback whatever their DeletionPolicy, since they are empty.
-        failures = resource_map.remove_all(retained_too=True)
-        _status(stack, "ROLLBACK_FAILED" if failures else "ROLLBACK_COMPLETE", "; ".join(failures) or None)
+        if stack.disable_rollback:
+            _status(stack, "CREATE_FAILED", _failure_reason(error))
+            return
+        _undo_creation(stack, _failure_reason(error))
     finally:
         resource_map.close()
+
+
+def _undo_creation(stack: Any, why: str | None = None) -> None:
+    _status(stack, "ROLLBACK_IN_PROGRESS", why)
+    # New resources are deleted on rollback whatever their DeletionPolicy, since they are empty.
+    failures = stack.resource_map.remove_all(retained_too=True)
+    _status(stack, "ROLLBACK_FAILED" if failures else "ROLLBACK_COMPLETE", "; ".join(failures) or None)
 
 
 def _apply_template(stack: Stack, template: str, parameters: dict[str, Any], tags: dict[str, str] | None) -> None:
@@ -260,38 +267,13 @@ def _failure_reason(error: Exception) -> str:
     return reason(error)
 
 
-def _refuse_while_in_progress(stack: Stack) -> None:
+def refuse_while_in_progress(stack: Stack) -> None:
+    """Raises ``ValidationError`` while a stack is created, updated, rolled back or deleted."""
     if stack.status.endswith("_IN_PROGRESS") and stack.status != "REVIEW_IN_PROGRESS":
         raise ValidationError(
             message=f"Stack:{stack.stack_id} is in {stack.status} state and can not be updated or deleted until that has ended"
         )
 
 
-def _describe_change_set(self: CloudFormationResponse) -> ActionResult:
-    return ActionResult(_change_set(self))
-
-
-def _execute_change_set(self: CloudFormationResponse) -> EmptyResult:
-    self.cloudformation_backend.execute_change_set(_change_set(self).change_set_id)
-    return EmptyResult()
-
-
-def _delete_change_set(self: CloudFormationResponse) -> EmptyResult:
-    """DeleteChangeSet, which succeeds for a change set that does not exist: it has no error for that."""
-    with contextlib.suppress(ChangeSetNotFound):
-        del self.cloudformation_backend.change_sets[_change_set(self).change_set_id]
-    return EmptyResult()
-
-
-def _change_set(response: CloudFormationResponse) -> ChangeSet:
-    backend: Any = response.cloudformation_backend
-    change_set: ChangeSet = backend.change_set_of(
-        response._get_param("ChangeSetName"), response._get_param("StackName")
-    )
-    return change_set
-
-
-def _validate_template(self: CloudFormationResponse) -> ActionResult:
-    """ValidateTemplate, with what the account supports; moto's runs cfn-lint, which refuses more than the service's syntax."""
-    url = self._get_param("TemplateURL")
-    return ActionResult(templates.summary(self._get_stack_from_s3_url(url) if url else self._get_param("TemplateBody")))
+def _or(given: list[str] | None, former: list[str]) -> list[str]:
+    return former if given is None else given

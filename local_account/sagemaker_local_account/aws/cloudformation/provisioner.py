@@ -40,6 +40,8 @@ class Resources(ResourceMap):
         self._making: list[str] = []
         # What an update has yet to modify.
         self._pending: dict[str, None] = {}
+        # What former templates have and the current one has not, until it is deleted.
+        self._left: dict[str, Any] = {}
         # The resources that refer to an attribute, by the resource that has it and the attribute.
         self._users: dict[str, dict[str, set[str]]] = {}
         self._looked_at: set[str] = set()
@@ -123,12 +125,25 @@ class Resources(ResourceMap):
     def _is_made_later(self, name: str) -> bool:
         return not resource_registry.is_created_first(self._resource_json_map[name]["Type"])
 
-    def change(self, template: dict[str, Any], parameters: dict[str, Any], before_removal: Callable[[], None]) -> None:
-        """Updates the resources to another template: adds, modifies, calls what may refuse the update, then removes."""
+    def change(
+        self,
+        template: dict[str, Any],
+        parameters: dict[str, Any],
+        before_removal: Callable[[], None],
+        *,
+        rollback: bool = False,
+    ) -> None:
+        """Updates the resources to another template: adds, modifies, calls what may refuse the update, then removes.
+
+        What an update that failed, and was not rolled back, did not come to is modified by the next one.
+        """
         for definition in template["Resources"].values():
             definition.setdefault("Properties", {})  # as of what is made; else one without them would count as modified
-        former = self._former = self._resource_json_map
-        modified = self.build_resource_diff(template, parameters)["Modify"]
+        former = self._former = {**self._left, **self._resource_json_map}
+        again = [name for name, one in self._left.items() if template["Resources"].get(name, one) != one]
+        self._left = {name: one for name, one in former.items() if name not in template["Resources"]}
+        modified = [] if rollback else [name for name in self._pending if name in template["Resources"]]
+        modified += again + self.build_resource_diff(template, parameters)["Modify"]
         conditions = self._conditions()
         self.open(template, parameters)
         self._users = users_of_attributes(self._resource_json_map)
@@ -141,6 +156,7 @@ class Resources(ResourceMap):
         before_removal()
         gone = [name for name in self._made(former) if not self._wanted(name)]
         failures = self._remove(gone, former, retained_too=False)
+        self._left = {name: one for name, one in self._left.items() if name in self._parsed_resources}
         if failures:
             raise ResourceFailed("; ".join(failures))
 
@@ -170,6 +186,13 @@ class Resources(ResourceMap):
     def _modify(self, name: str) -> None:
         """Updates or replaces a resource; those that refer to its id, or to an attribute, that changed are modified too."""
         del self._pending[name]
+        try:
+            self._modify_after_others(name)
+        except Exception:
+            self._pending[name] = None
+            raise
+
+    def _modify_after_others(self, name: str) -> None:
         original = self._parsed_resources[name]
         definition = self._resource_json_map[name]
         self._before(definition)
@@ -233,7 +256,8 @@ class Resources(ResourceMap):
 
     def remove_all(self, *, retained_too: bool = False) -> list[str]:
         """Deletes all resources in reverse order; returns the reasons of failures."""
-        return self._remove(self._made(self._resource_json_map), self._resource_json_map, retained_too=retained_too)
+        definitions = {**self._left, **self._resource_json_map}
+        return self._remove(self._made(definitions), definitions, retained_too=retained_too)
 
     def _made(self, definitions: dict[str, Any]) -> list[str]:
         return [name for name in self._parsed_resources if name in definitions]

@@ -7,7 +7,6 @@ from typing import Any
 
 import yaml
 from moto.cloudformation.exceptions import ValidationError
-from moto.cloudformation.utils import yaml_tag_constructor
 
 from sagemaker_local_account.aws.awslambda import functions
 from sagemaker_local_account.aws.cloudformation import intrinsics, resource_registry
@@ -28,10 +27,27 @@ _IAM_NAMES = {
 
 
 class _Loader(yaml.CSafeLoader):
-    """Loads YAML with CloudFormation's tags, such as `!Ref`."""
+    """Loads YAML with CloudFormation's tags, such as `!Ref`; dates, such as a policy's Version, are texts."""
 
 
-_Loader.add_multi_constructor("", yaml_tag_constructor)
+def _function(loader: Any, tag: str, node: yaml.Node) -> dict[str, Any]:
+    """The long form of a function: `!GetAtt Nested.Outputs.Name` has its resource before the first dot."""
+    if isinstance(node, yaml.ScalarNode):
+        value: Any = loader.construct_scalar(node)
+    elif isinstance(node, yaml.SequenceNode):
+        value = loader.construct_sequence(node, deep=True)
+    else:
+        value = loader.construct_mapping(node, deep=True)
+    if tag == "GetAtt" and isinstance(value, str):
+        value = value.split(".", 1)
+    return {tag if tag in ("Ref", "Condition") else f"Fn::{tag}": value}
+
+
+_Loader.add_multi_constructor("!", _function)
+_Loader.yaml_implicit_resolvers = {
+    first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"]
+    for first, resolvers in yaml.CSafeLoader.yaml_implicit_resolvers.items()
+}
 
 
 def parsed(template: str | None) -> dict[str, Any]:

@@ -1,0 +1,330 @@
+"""Change sets: what CreateChangeSet, DescribeChangeSet, ListChangeSets, DeleteChangeSet and ExecuteChangeSet answer.
+
+moto makes a second stack of a name that exists, finds a stack by its name alone, lists the change sets of all stacks, and
+executes one that failed. The answers are those that AWS gave to LocalStack's tests (localstack/localstack at 8b9a79f,
+tests/aws/services/cloudformation/api/test_changesets.py).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from moto.cloudformation.exceptions import CloudFormationError, ValidationError
+from moto.cloudformation.models import ChangeSet, Stack
+from moto.cloudformation.responses import CloudFormationResponse
+from moto.cloudformation.utils import generate_changeset_id, generate_stack_id
+from moto.core.responses import ActionResult, EmptyResult
+
+from sagemaker_local_account.aws.cloudformation import templates
+from sagemaker_local_account.core.patches import patch
+
+_NAME = re.compile(r"[a-zA-Z][-a-zA-Z0-9]{0,127}")
+_TYPES = ("CREATE", "UPDATE")
+# A stack can be updated in these statuses: "Stack status codes" (view-stack-events.html of CloudFormation's guide).
+UPDATABLE = ("CREATE_COMPLETE", "UPDATE_COMPLETE", "UPDATE_ROLLBACK_COMPLETE", "CREATE_FAILED", "UPDATE_FAILED")
+_NO_CHANGES = "The submitted information didn't contain changes. Submit different information to create a change set."
+
+
+class ChangeSetNotFound(CloudFormationError):
+    """There is no such change set; the CDK CLI waits for this error after a deletion. moto's error is about the stack."""
+
+    code = "ChangeSetNotFound"
+
+
+class InvalidChangeSetStatus(CloudFormationError):
+    """A change set cannot be executed: it failed, or was executed."""
+
+    code = "InvalidChangeSetStatus"
+
+
+class ChangeSetAlreadyExists(CloudFormationError):
+    """A stack has a change set of that name, which was not executed."""
+
+    code = "AlreadyExistsException"
+
+
+def install() -> None:
+    """Patches moto's requests."""
+    patch(CloudFormationResponse, "create_change_set", _create, "self")
+    patch(CloudFormationResponse, "describe_change_set", _describe, "self")
+    patch(CloudFormationResponse, "list_change_sets", _list, "self")
+    patch(CloudFormationResponse, "delete_change_set", _delete, "self")
+    patch(CloudFormationResponse, "execute_change_set", _execute, "self")
+    patch(ChangeSet, "_parse_template", _parse_template, "self")
+
+
+def _parse_template(self: ChangeSet) -> None:
+    self.template_dict = templates.parsed(self.template)
+
+
+def _create(self: CloudFormationResponse) -> ActionResult:
+    stack_name, name = self._get_param("StackName"), self._get_param("ChangeSetName")
+    kind = self._get_param("ChangeSetType", "UPDATE")
+    if not stack_name:
+        raise ValidationError(message="StackName is a required parameter.")
+    if kind == "IMPORT":
+        raise ValidationError(message="the local account does not support change sets that import resources")
+    if kind not in _TYPES:
+        raise ValidationError(
+            message=f"1 validation error detected: Value '{kind}' at 'changeSetType' failed to satisfy constraint: "
+            "Member must satisfy enum value set: [IMPORT, CREATE, UPDATE]"
+        )
+    if not _NAME.fullmatch(str(name)):
+        raise ValidationError(
+            message=f"1 validation error detected: Value '{name}' at 'changeSetName' failed to satisfy constraint: "
+            "Member must satisfy regular expression pattern: [a-zA-Z][-a-zA-Z0-9]*"
+        )
+    self.validate_template_and_stack_body()
+    backend: Any = self.cloudformation_backend
+    stack = _stack_for(backend, kind, stack_name, name)
+    template = given_template(self, stack)
+    templates.check(Stack.parse_template(template))
+    details = {
+        "parameters": given_parameters(self, stack),
+        "notification_arns": self._get_param("NotificationARNs"),
+        "tags": given_tags(self),
+        "role_arn": self._get_param("RoleARN"),
+    }
+    if stack is None:
+        stack = _reviewed(backend, stack_name, details)
+    if any(one.change_set_name == name and _is_pending(one) for one in _of(backend, stack)):
+        raise ChangeSetAlreadyExists(
+            f"ChangeSet {name} cannot be created due to a mismatch with existing attribute Template"
+        )
+    id = generate_changeset_id(name, self.region, self.current_account)
+    made: Any = ChangeSet(kind, id, name, stack, template, description=self._get_param("Description"), **details)
+    made.capabilities = self._get_param("Capabilities", [])
+    made.changes = [*_changes(stack, made)]
+    made.status, made.execution_status = "CREATE_COMPLETE", "AVAILABLE"
+    if kind == "UPDATE" and not is_changed(stack, template, made.parameters, made.tags):
+        made.status, made.execution_status, made.status_reason = "FAILED", "UNAVAILABLE", _NO_CHANGES
+    backend.change_sets[id] = made
+    return ActionResult({"Id": id, "StackId": stack.stack_id})
+
+
+def refuse_unless_updatable(stack: Stack) -> None:
+    """Raises ``ValidationError`` for a stack whose status allows no update."""
+    if stack.status not in UPDATABLE:
+        raise ValidationError(message=f"Stack:{stack.stack_id} is in {stack.status} state and can not be updated.")
+
+
+def given_template(request: CloudFormationResponse, stack: Stack | None) -> str:
+    """Returns the template of a request, which may be that which a stack has."""
+    if stack is not None and request._get_bool_param("UsePreviousTemplate", False):
+        return str(stack.template)
+    url = request._get_param("TemplateURL")
+    return str(request._get_stack_from_s3_url(url) if url else request._get_param("TemplateBody"))
+
+
+def is_changed(stack: Stack, template: str, parameters: dict[str, Any], tags: dict[str, str] | None) -> bool:
+    """Whether an update differs from what a stack has; the values of parameters of which nothing is said are their defaults."""
+    if stack.status.endswith("_FAILED"):
+        return True
+    new = templates.parsed(template)
+    values = {name: about.get("Default") for name, about in new.get("Parameters", {}).items()} | parameters
+    return (
+        new != templates.parsed(str(stack.template))
+        or {**values} != {**stack.stack_parameters}
+        or (tags is not None and tags != stack.tags)
+    )
+
+
+def given_parameters(request: CloudFormationResponse, stack: Stack | None) -> dict[str, Any]:
+    """Returns the parameters of a request, by their names.
+
+    Raises:
+        ValidationError: one has both a value and ``UsePreviousValue``.
+    """
+    former = {} if stack is None else stack.stack_parameters
+    values: dict[str, Any] = {}
+    for one in request._get_param("Parameters", []):
+        name, previous = one["ParameterKey"], str(one.get("UsePreviousValue", "")).lower() == "true"
+        if previous and one.get("ParameterValue"):
+            raise ValidationError(
+                message=f"Invalid input for parameter key {name}. Cannot specify usePreviousValue as true and non empty value "
+                "for a parameter"
+            )
+        values[name] = former.get(name) if previous else one.get("ParameterValue")
+    return values
+
+
+def given_tags(request: CloudFormationResponse) -> dict[str, str] | None:
+    """Returns the tags of a request; None for one that says nothing of them."""
+    listed = request._get_param("Tags")
+    return None if listed is None else {one["Key"]: one["Value"] for one in listed}
+
+
+def _stack_for(backend: Any, kind: str, name: str, change_set: str) -> Stack | None:
+    """The stack of a change set that is created; None for one that is yet to be made."""
+    stack: Stack | None = backend.find_stack(name)
+    if kind == "CREATE":
+        if stack is not None and stack.status != "REVIEW_IN_PROGRESS":
+            raise ValidationError(
+                message=f"Stack [{name}] already exists and cannot be created again with the changeSet [{change_set}]."
+            )
+        return stack
+    if stack is None:
+        raise ValidationError(message=f"Stack [{name}] does not exist")
+    refuse_unless_updatable(stack)
+    return stack
+
+
+def _reviewed(backend: Any, name: str, details: dict[str, Any]) -> Stack:
+    """A stack without resources, which exists for its change set."""
+    id = generate_stack_id(name, backend.region_name, backend.account_id)
+    stack: Any = Stack(id, name, {}, {}, backend.account_id, backend.region_name)
+    backend.stacks[id] = stack
+    stack.status, stack.status_reason = "REVIEW_IN_PROGRESS", "User Initiated"
+    stack._add_stack_event("REVIEW_IN_PROGRESS", resource_status_reason="User Initiated")
+    return stack
+
+
+def _changes(stack: Stack, change_set: ChangeSet) -> Iterator[dict[str, Any]]:
+    resources: Any = stack.resource_map
+    former, new = resources._resource_json_map, change_set.template_dict["Resources"]
+    physical = {one.logical_resource_id: one.physical_resource_id for one in resources.existing()}
+    by_action = resources.build_resource_diff(change_set.template_dict, change_set.parameters)
+    for action, names in by_action.items():
+        for name in names:
+            definition = (former if action == "Remove" else new)[name]
+            change = {
+                "Action": action,
+                "LogicalResourceId": name,
+                "ResourceType": definition["Type"],
+                "Details": [],
+                "Scope": [],
+            }
+            if action != "Add" and physical.get(name):
+                change["PhysicalResourceId"] = physical[name]
+            if action == "Modify":
+                change |= _modification(former[name], definition)
+            yield change  # moto wraps it
+
+
+def _modification(former: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
+    """What changes of a resource; whether that replaces it is known once it is updated."""
+    scope = [
+        part
+        for part in ("Properties", "Metadata", "CreationPolicy", "UpdatePolicy", "DeletionPolicy", "Tags")
+        if former.get(part) != new.get(part)
+    ]
+    before, after = former.get("Properties") or {}, new.get("Properties") or {}
+    names = [name for name in {**before, **after} if before.get(name) != after.get(name)]
+    details = [
+        {
+            "ChangeSource": "DirectModification",
+            "Evaluation": "Static",
+            "Target": {"Attribute": "Properties", "Name": name, "RequiresRecreation": "Conditionally"},
+        }
+        for name in names
+    ]
+    return {"Scope": scope, "Details": details, "Replacement": "Conditional" if names or not scope else "False"}
+
+
+def _of(backend: Any, stack: Stack) -> Iterable[ChangeSet]:
+    return [one for one in backend.change_sets.values() if one.stack_id == stack.stack_id]
+
+
+def _is_pending(change_set: ChangeSet) -> bool:
+    return change_set.execution_status in ("AVAILABLE", "UNAVAILABLE")
+
+
+def _named(request: CloudFormationResponse) -> ChangeSet:
+    """The change set of a request, by its ARN or by its name and stack.
+
+    Raises:
+        ValidationError: the stack does not exist, or is not given.
+        ChangeSetNotFound: the change set does not exist.
+    """
+    name, stack_name = request._get_param("ChangeSetName"), request._get_param("StackName")
+    backend: Any = request.cloudformation_backend
+    if name in backend.change_sets:
+        return backend.change_sets[name]
+    if str(name).startswith("arn:"):
+        raise ChangeSetNotFound(f"ChangeSet [{name}] does not exist")
+    if not stack_name:
+        raise ValidationError(message="StackName must be specified if ChangeSetName is not specified as an ARN.")
+    stack = backend.find_stack(stack_name)
+    if stack is None:
+        raise ValidationError(message=f"Stack [{stack_name}] does not exist")
+    # The last one: former change sets of the same name have been executed.
+    for change_set in reversed([*_of(backend, stack)]):
+        if change_set.change_set_name == name:
+            return change_set
+    raise ChangeSetNotFound(f"ChangeSet [{name}] does not exist")
+
+
+def _describe(self: CloudFormationResponse) -> ActionResult:
+    change_set: Any = _named(self)
+    return ActionResult(
+        _summary(change_set)
+        | {
+            "Capabilities": change_set.capabilities,
+            "Changes": change_set.changes,
+            "NotificationARNs": change_set.notification_arns or [],
+            "Parameters": change_set.parameters,  # which moto lists
+            "RollbackConfiguration": {},
+            "Tags": [{"Key": key, "Value": value} for key, value in (change_set.tags or {}).items()],
+        }
+    )
+
+
+def _summary(change_set: Any) -> dict[str, Any]:
+    members = {
+        "ChangeSetId": change_set.change_set_id,
+        "ChangeSetName": change_set.change_set_name,
+        "StackId": change_set.stack_id,
+        "StackName": change_set.stack_name,
+        "CreationTime": change_set.creation_time,
+        "Description": change_set.description,
+        "ExecutionStatus": change_set.execution_status,
+        "IncludeNestedStacks": False,
+        "Status": change_set.status,
+        "StatusReason": change_set.status_reason,
+    }
+    return {name: value for name, value in members.items() if value is not None}
+
+
+def _list(self: CloudFormationResponse) -> ActionResult:
+    name = self._get_param("StackName")
+    backend: Any = self.cloudformation_backend
+    stack = backend.find_stack(name)
+    if stack is None:
+        raise ValidationError(message=f"Stack [{name}] does not exist")
+    return ActionResult({"Summaries": [_summary(one) for one in _of(backend, stack) if _is_pending(one)]})
+
+
+def _delete(self: CloudFormationResponse) -> EmptyResult:
+    """DeleteChangeSet, which succeeds for a change set that does not exist: it has no error for that."""
+    with contextlib.suppress(ChangeSetNotFound):
+        del self.cloudformation_backend.change_sets[_named(self).change_set_id]
+    return EmptyResult()
+
+
+def _execute(self: CloudFormationResponse) -> EmptyResult:
+    change_set: Any = _named(self)
+    if change_set.status != "CREATE_COMPLETE":
+        raise InvalidChangeSetStatus(
+            f"ChangeSet [{change_set.change_set_id}] cannot be executed in its current status of [{change_set.status}]"
+        )
+    if change_set.execution_status != "AVAILABLE":
+        raise InvalidChangeSetStatus(
+            f"ChangeSet [{change_set.change_set_id}] cannot be executed in its current execution status of "
+            f"[{change_set.execution_status}]"
+        )
+    backend: Any = self.cloudformation_backend
+    backend.execute_change_set(
+        change_set.change_set_id, disable_rollback=self._get_bool_param("DisableRollback", False)
+    )
+    withdraw(backend, change_set.stack, but=change_set)
+    return EmptyResult()
+
+
+def withdraw(backend: Any, stack: Stack, but: ChangeSet | None = None) -> None:
+    """Deletes the change sets of a stack that were not executed: they are not valid for the stack that it becomes."""
+    for one in _of(backend, stack):
+        if one is not but and _is_pending(one):
+            del backend.change_sets[one.change_set_id]
