@@ -49,7 +49,8 @@ def deploy(running: Running, name: str, resources: dict[str, Any], **top: Any) -
         kind = "UPDATE"
     except ClientError:
         kind = "CREATE"
-    client.create_change_set(StackName=name, ChangeSetName=kind, ChangeSetType=kind, TemplateBody=template)
+    names = {"StackName": name, "ChangeSetName": kind}
+    client.create_change_set(**names, ChangeSetType=kind, TemplateBody=template, Capabilities=["CAPABILITY_NAMED_IAM"])
     client.execute_change_set(StackName=name, ChangeSetName=kind)
     client.get_waiter(f"stack_{kind.lower()}_complete").wait(StackName=name, WaiterConfig=WAITING)
     [stack] = client.describe_stacks(StackName=name)["Stacks"]

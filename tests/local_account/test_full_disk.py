@@ -108,7 +108,7 @@ def test_a_stack_without_room_for_its_function_is_rolled_back_with_the_reason(
 ) -> None:
     stacks = jobs.client("cloudformation")
     with disk.full():
-        stacks.create_stack(StackName="full", TemplateBody=json.dumps(WITH_A_FUNCTION))
+        stacks.create_stack(StackName="full", TemplateBody=json.dumps(WITH_A_FUNCTION), Capabilities=["CAPABILITY_IAM"])
         with pytest.raises(WaiterError, match="ROLLBACK"):
             stacks.get_waiter("stack_create_complete").wait(StackName="full", WaiterConfig=WAITING)
     events = stacks.describe_stack_events(StackName="full")["StackEvents"]

@@ -41,7 +41,9 @@ class Work:
         self.mark = str(serving.state)
 
     def deploy(self) -> None:
-        self.stacks.create_stack(StackName="stack", TemplateBody=json.dumps(WITH_A_FUNCTION))
+        self.stacks.create_stack(
+            StackName="stack", TemplateBody=json.dumps(WITH_A_FUNCTION), Capabilities=["CAPABILITY_IAM"]
+        )
         self.stacks.get_waiter("stack_create_complete").wait(StackName="stack", WaiterConfig=WAITING)
 
     def upload(self) -> None:

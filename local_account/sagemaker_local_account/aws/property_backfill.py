@@ -19,11 +19,13 @@ class Backfill:
         name: the property by which moto finds a resource to update, which is optional in a template.
         changeable: the properties that ``apply`` changes, of a type that moto cannot update ("Update requires: No interruption"
             in the template reference); a change of any other replaces the resource. None where moto updates it.
+        named: called with the name of a new resource and its properties, and returns its name.
     """
 
     apply: Callable[[Any, Properties, str, str], None]
     name: str | None = None
     changeable: frozenset[str] | None = None
+    named: Callable[[str, Properties], str] = lambda name, _: name
 
 
 def with_backfill(of: Any, backfill: Backfill) -> tuple[Any, Any]:
@@ -33,8 +35,9 @@ def with_backfill(of: Any, backfill: Backfill) -> tuple[Any, Any]:
     def create(
         cls: Any, resource_name: str, cloudformation_json: Any, account_id: str, region_name: str, **more: Any
     ) -> Any:
-        resource = moto_create(resource_name, cloudformation_json, account_id, region_name, **more)
         properties = cloudformation_json["Properties"]
+        name = backfill.named(resource_name, properties)
+        resource = moto_create(name, cloudformation_json, account_id, region_name, **more)
         backfill.apply(resource, properties, account_id, region_name)
         if backfill.changeable is not None:
             resource.account_properties = copy.deepcopy(properties)

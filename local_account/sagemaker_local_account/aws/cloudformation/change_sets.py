@@ -18,7 +18,7 @@ from moto.cloudformation.responses import CloudFormationResponse
 from moto.cloudformation.utils import generate_changeset_id, generate_stack_id
 from moto.core.responses import ActionResult, EmptyResult
 
-from sagemaker_local_account.aws.cloudformation import templates
+from sagemaker_local_account.aws.cloudformation import deployable, templates
 from sagemaker_local_account.core.patches import patch
 
 _NAME = re.compile(r"[a-zA-Z][-a-zA-Z0-9]{0,127}")
@@ -80,10 +80,10 @@ def _create(self: CloudFormationResponse) -> ActionResult:
     self.validate_template_and_stack_body()
     backend: Any = self.cloudformation_backend
     stack = _stack_for(backend, kind, stack_name, name)
-    template = given_template(self, stack)
-    templates.check(Stack.parse_template(template))
+    template, parameters = given_template(self, stack), given_parameters(self, stack)
+    deployable.check(backend, stack_name, template, parameters, self._get_param("Capabilities", []))
     details = {
-        "parameters": given_parameters(self, stack),
+        "parameters": parameters,
         "notification_arns": self._get_param("NotificationARNs"),
         "tags": given_tags(self),
         "role_arn": self._get_param("RoleARN"),

@@ -9,7 +9,7 @@ created, with type and logical id.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from functools import partial
 from typing import Any
 
@@ -23,6 +23,7 @@ from typing_extensions import override
 
 from sagemaker_local_account.aws.cloudformation import (
     change_sets,
+    deployable,
     exports,
     intrinsics,
     resource_registry,
@@ -48,7 +49,6 @@ def install(services: Iterable[ServiceResources]) -> None:
     intrinsics.install()
     patch(models, "ResourceMap", Resources)
     patch(Stack, "parse_template", staticmethod(templates.parsed), "template")
-    patch(Stack, "create_resources", _create_resources, "self")
     patch(Stack, "stack_resources", property(lambda stack: stack.resource_map.existing()))
     patch(Stack, "stack_parameters", property(_given_parameters))
     patch(cloudformation_backends, "backend", Backend)
@@ -68,12 +68,6 @@ class Backend(CloudFormationBackend):
         import moto.cloudformation.urls
 
         return moto.cloudformation.urls
-
-    @override
-    def create_stack(self, name: str, template: str, parameters: dict[str, Any], **details: Any) -> Stack:
-        templates.check(Stack.parse_template(template))
-        stack: Stack = super().create_stack(name=name, template=template, parameters=parameters, **details)
-        return stack
 
     def find_stack(self, name_or_id: str) -> Stack | None:
         """Returns a stack by its name, or by its id also one that was deleted; None if there is none."""
@@ -105,6 +99,12 @@ class Backend(CloudFormationBackend):
         change_set.execution_status = "EXECUTE_IN_PROGRESS"
         background.begin(execute)
 
+    def begin_creation(self, stack: Stack) -> None:
+        """Creates a new stack in the background."""
+        self.stacks[stack.stack_id] = stack
+        stack._add_stack_event("CREATE_IN_PROGRESS", resource_status_reason="User Initiated")
+        background.begin(lambda: _create(stack))
+
     def begin_update(
         self, stack: Stack, template: str, parameters: dict[str, Any], tags: dict[str, str] | None
     ) -> None:
@@ -124,6 +124,7 @@ class Backend(CloudFormationBackend):
 
         def outputs() -> None:
             _apply_template(stack, template, parameters, tags)
+            stack.output_map = _outputs(stack)
             exports.publish(self, stack)
 
         try:
@@ -155,7 +156,7 @@ class Backend(CloudFormationBackend):
             resource_map.close()
 
     @override
-    def delete_stack(self, name_or_stack_id: str) -> None:
+    def delete_stack(self, name_or_stack_id: str, retain: Collection[str] = ()) -> None:
         for stack in [s for s in self.stacks.values() if name_or_stack_id in (s.name, s.stack_id)]:
             refuse_while_in_progress(stack)
             if stack.enable_termination_protection:
@@ -166,10 +167,11 @@ class Backend(CloudFormationBackend):
                 _status(stack, stack.status, reason)
                 continue
             _status(stack, "DELETE_IN_PROGRESS", "User Initiated")
-            background.begin(partial(self._delete, stack))
+            background.begin(partial(self._delete, stack, retain))
 
-    def _delete(self, stack: Stack) -> None:
-        failures = stack.resource_map.remove_all()
+    def _delete(self, stack: Stack, retain: Collection[str] = ()) -> None:
+        resource_map: Any = stack.resource_map
+        failures = resource_map.remove_all(retain=retain)
         if failures:
             _status(stack, "DELETE_FAILED", "; ".join(failures))
             return
@@ -182,7 +184,7 @@ class Backend(CloudFormationBackend):
 
     def create_nested(self, name: str, template: str, parameters: dict[str, Any], tags: dict[str, str]) -> Stack:
         """Creates a stack within the creation or update of another one; its status says whether it succeeded."""
-        templates.check(Stack.parse_template(template))
+        deployable.check(self, name, template, parameters, None)
         id = generate_stack_id(name, self.region_name, self.account_id)
         stack = Stack(id, name, template, parameters, self.account_id, self.region_name, tags=tags)
         self.stacks[id] = stack
@@ -191,7 +193,7 @@ class Backend(CloudFormationBackend):
 
     def update_nested(self, stack: Stack, template: str, parameters: dict[str, Any], tags: dict[str, str]) -> None:
         """Updates such a stack."""
-        templates.check(Stack.parse_template(template))
+        deployable.check(self, stack.name, template, parameters, None)
         self._update(stack, template, parameters, tags)
 
     def delete_nested(self, stack: Stack) -> None:
@@ -200,11 +202,6 @@ class Backend(CloudFormationBackend):
         _status(stack, "DELETE_FAILED" if reason else "DELETE_IN_PROGRESS", reason)
         if reason is None:
             self._delete(stack)
-
-
-def _create_resources(stack: Stack) -> None:
-    """Creates the resources of a stack after CreateStack."""
-    background.begin(lambda: _create(stack))
 
 
 def _given_parameters(stack: Stack) -> dict[str, Any]:
@@ -223,7 +220,7 @@ def _create(stack: Stack) -> None:
     try:
         resource_map.open(stack.template_dict, stack.parameters)
         resource_map.make_all()
-        stack.output_map = OutputMap(resource_map, stack.template_dict, stack.stack_id)
+        stack.output_map = _outputs(stack)
         exports.publish(backend, stack)
         _status(stack, "CREATE_COMPLETE")
     except Exception as error:
@@ -252,6 +249,14 @@ def _apply_template(stack: Stack, template: str, parameters: dict[str, Any], tag
     if tags is not None:
         stack.tags = tags
     stack.output_map = OutputMap(stack.resource_map, stack.template_dict, stack.stack_id)
+
+
+def _outputs(stack: Stack) -> OutputMap:
+    """The outputs of a stack, evaluated: one that has no value fails it."""
+    outputs = OutputMap(stack.resource_map, stack.template_dict, stack.stack_id)
+    for name in outputs.outputs:
+        outputs[name]
+    return outputs
 
 
 def _status(stack: Stack, status: str, reason: str | None = None) -> None:

@@ -1,62 +1,233 @@
-"""Intrinsic functions: `Fn::GetStackOutput`, which moto lacks, and the names of those that nothing here evaluates.
+"""Intrinsic functions and dynamic references, evaluated as CloudFormation does.
 
-moto leaves a function that it does not know in the resource's properties, as if it were a value.
+moto leaves a function that it does not know, and a dynamic reference, in the resource's properties as if it were a value, keeps
+`AWS::NoValue` in lists, and takes `us-east-1` for the region of `Fn::GetAZs`. The values are those that AWS gave to LocalStack's
+tests (localstack/localstack at 8b9a79f, tests/aws/services/cloudformation: engine, test_template_engine.py).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import base64
+import ipaddress
+import json
+import re
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from moto.cloudformation import parsing
+from moto.cloudformation.exceptions import ExportNotFound, UnformattedGetAttTemplateException, ValidationError
 from moto.cloudformation.models import cloudformation_backends
+from moto.ec2.models.availability_zones_and_regions import RegionsAndZonesBackend
+from moto.ssm.models import ssm_backends
 
-from sagemaker_local_account.aws.cloudformation.provisioner import ResourceFailed
 from sagemaker_local_account.core.patches import patch
 
-_SUPPORTED = frozenset(
-    {
-        *("Fn::And", "Fn::Base64", "Fn::Equals", "Fn::FindInMap", "Fn::GetAZs", "Fn::GetAtt", "Fn::GetStackOutput"),
-        *("Fn::If", "Fn::ImportValue", "Fn::Join", "Fn::Not", "Fn::Or", "Fn::Select", "Fn::Split", "Fn::Sub"),
-        *("Fn::ToJsonString", "Fn::Transform"),
-    }
-)
-_moto_clean_json = parsing.clean_json
+VARIABLE = re.compile(r"\$\{(!?)([^{}]*)\}")
+_DYNAMIC = re.compile(r"\{\{resolve:(ssm|ssm-secure|secretsmanager):([^{}]+)\}\}")
+
+
+class UnresolvedValue(Exception):
+    """A function has no value, or a dynamic reference names nothing."""
 
 
 def install() -> None:
-    """Patches moto's evaluation of intrinsic functions, which calls itself by this name."""
+    """Patches moto's evaluation of intrinsic functions."""
     patch(parsing, "clean_json", evaluated, "resource_json, resources_map")
 
 
 def evaluated(resource_json: Any, resources_map: Any) -> Any:
-    """Returns a template's value with its functions evaluated.
+    """Returns a template's value with its functions and dynamic references evaluated.
 
     Args:
         resource_json: the value.
         resources_map: the stack's resources.
 
+    Returns:
+        The value; None for `AWS::NoValue`, which is left out of lists and objects.
+
     Raises:
-        ResourceFailed: `Fn::GetStackOutput` names no output of a stack of the account.
+        UnresolvedValue: a function has no value, such as `Fn::GetStackOutput` of an output that does not exist.
+        ValidationError: a function names what the template does not have.
     """
-    if isinstance(resource_json, dict) and resource_json.keys() == {"Fn::GetStackOutput"}:
-        given = _moto_clean_json(resource_json["Fn::GetStackOutput"], resources_map)
-        return _output(given, resources_map._account_id, resources_map._region_name)
-    return _moto_clean_json(resource_json, resources_map)
+    if isinstance(resource_json, str):
+        return _DYNAMIC.sub(lambda found: _dynamic(found, resources_map), resource_json)
+    if isinstance(resource_json, list):
+        values = (evaluated(item, resources_map) for item in resource_json)
+        return [value for value in values if value is not None]
+    if not isinstance(resource_json, dict):
+        return resource_json
+    if len(resource_json) == 1:
+        [(name, argument)] = resource_json.items()
+        if name in _FUNCTIONS:
+            value = _FUNCTIONS[name](argument, resources_map)
+            return evaluated(value, resources_map) if isinstance(value, str) else value
+    found = {name: evaluated(item, resources_map) for name, item in resource_json.items()}
+    return {name: value for name, value in found.items() if value is not None}
 
 
-def _output(given: dict[str, Any], account_id: str, region: str) -> Any:
+def _ref(name: Any, resources: Any) -> Any:
+    try:
+        found = resources[name]
+    except KeyError:
+        raise ValidationError(
+            message=f"Template format error: Unresolved resource dependencies [{name}] in the Resources block of the template"
+        ) from None
+    return found.physical_resource_id if hasattr(found, "physical_resource_id") else found
+
+
+def _get_att(argument: Any, resources: Any) -> Any:
+    name, attribute = argument.split(".", 1) if isinstance(argument, str) else (argument[0], argument[1])
+    attribute = evaluated(attribute, resources)
+    found = resources.get(name)
+    definition = resources._resource_json_map.get(name)
+    if found is None or definition is None:
+        raise ValidationError(message=f"Template error: instance of Fn::GetAtt references undefined resource {name}")
+    try:
+        return found.get_cfn_attribute(attribute)
+    except (AttributeError, KeyError, NotImplementedError, UnformattedGetAttTemplateException):
+        # A property is an attribute too.
+        if attribute in definition.get("Properties", {}):
+            return evaluated(definition["Properties"][attribute], resources)
+        raise ValidationError(
+            message=f"Template error: resource {name} does not support attribute type {attribute} in Fn::GetAtt"
+        ) from None
+
+
+def _find_in_map(argument: Any, resources: Any) -> Any:
+    name, *keys = [evaluated(item, resources) for item in argument[:3]]
+    value: Any = resources._template.get("Mappings", {}).get(name)
+    if isinstance(value, dict) and "Fn::Transform" in value:
+        value = resources  # moto's own, which has what AWS::Include gave
+    for key in keys:
+        try:
+            value = value[key]
+        except (KeyError, TypeError):
+            if len(argument) > 3 and "DefaultValue" in argument[3]:
+                return evaluated(argument[3]["DefaultValue"], resources)
+            path = "::".join(map(str, (name, *keys)))
+            raise ValidationError(message=f"Template error: Unable to get mapping for {path}") from None
+    return value
+
+
+def _if(argument: Any, resources: Any) -> Any:
+    condition, then, otherwise = argument
+    return evaluated(then if resources.lazy_condition_map[condition] else otherwise, resources)
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    return ",".join(map(_text, value)) if isinstance(value, list) else str(value)
+
+
+def _join(argument: Any, resources: Any) -> str:
+    return str(argument[0]).join(map(_text, evaluated(argument[1], resources)))
+
+
+def _split(argument: Any, resources: Any) -> list[str]:
+    return _text(evaluated(argument[1], resources)).split(str(evaluated(argument[0], resources)))
+
+
+def _select(argument: Any, resources: Any) -> Any:
+    index, listed = int(evaluated(argument[0], resources)), evaluated(argument[1], resources)
+    if not isinstance(listed, list) or not 0 <= index < len(listed):
+        raise ValidationError(message=f"Template error: Fn::Select cannot select nonexistent value at index {index}")
+    return listed[index]
+
+
+def _sub(argument: Any, resources: Any) -> str:
+    text, values = (argument, {}) if isinstance(argument, str) else argument
+
+    def value(found: re.Match[str]) -> str:
+        literal, name = found.groups()
+        if literal:
+            return f"${{{name}}}"
+        if name in values:
+            return _text(evaluated(values[name], resources))
+        return _text(_get_att(name, resources) if "." in name else _ref(name, resources))
+
+    return VARIABLE.sub(value, text)
+
+
+def _import_value(argument: Any, resources: Any) -> Any:
+    name = evaluated(argument, resources)
+    for export in resources.cross_stack_resources.values():
+        if export.name == name:
+            return export.value
+    raise ExportNotFound(name)
+
+
+def _zones(argument: Any, resources: Any) -> list[str]:
+    region = evaluated(argument, resources) or resources._region_name
+    return [zone.name for zone in RegionsAndZonesBackend.zones.get(region, [])]
+
+
+def _base64(argument: Any, resources: Any) -> str:
+    return base64.b64encode(_text(evaluated(argument, resources)).encode()).decode()
+
+
+def _to_json(argument: Any, resources: Any) -> str:
+    return json.dumps(evaluated(argument, resources), separators=(",", ":"))
+
+
+def _length(argument: Any, resources: Any) -> int:
+    return len(evaluated(argument, resources))
+
+
+def _cidr(argument: Any, resources: Any) -> list[str]:
+    """Blocks of an address range: how many, and how many bits of their addresses vary (template reference, Fn::Cidr)."""
+    block, count, *bits = evaluated(argument, resources)
+    network = ipaddress.ip_network(block, strict=False)
+    subnets = network.subnets(new_prefix=network.max_prefixlen - int(bits[0] if bits else 8))
+    return [str(subnet) for subnet, _ in zip(subnets, range(int(count)), strict=False)]
+
+
+def _stack_output(argument: Any, resources: Any) -> Any:
     """The value of another stack's output, when it is read (template reference, Fn::GetStackOutput: "a weak reference")."""
+    given = {name: evaluated(item, resources) for name, item in argument.items()}
     if "RoleArn" in given:
-        raise ResourceFailed(
+        raise UnresolvedValue(
             "Fn::GetStackOutput: RoleArn, for stacks of other accounts, is not supported by the local account"
         )
-    name, output, region = given["StackName"], given["OutputName"], given.get("Region", region)
-    for stack in cloudformation_backends[account_id][region].stacks.values():
+    region = given.get("Region", resources._region_name)
+    name, output = given["StackName"], given["OutputName"]
+    for stack in cloudformation_backends[resources._account_id][region].stacks.values():
         known = name in (stack.name, stack.stack_id) and output in stack.output_map.outputs
         if known and (found := stack.output_map[output]) is not None:
             return found.value
-    raise ResourceFailed(f"Fn::GetStackOutput: there is no output {output} of a stack {name} in {region}")
+    raise UnresolvedValue(f"Fn::GetStackOutput: there is no output {output} of a stack {name} in {region}")
+
+
+_FUNCTIONS: dict[str, Callable[[Any, Any], Any]] = {
+    "Ref": _ref,
+    "Fn::Base64": _base64,
+    "Fn::Cidr": _cidr,
+    "Fn::FindInMap": _find_in_map,
+    "Fn::GetAZs": _zones,
+    "Fn::GetAtt": _get_att,
+    "Fn::GetStackOutput": _stack_output,
+    "Fn::If": _if,
+    "Fn::ImportValue": _import_value,
+    "Fn::Join": _join,
+    "Fn::Length": _length,
+    "Fn::Select": _select,
+    "Fn::Split": _split,
+    "Fn::Sub": _sub,
+    "Fn::ToJsonString": _to_json,
+}
+# What moto evaluates elsewhere: conditions, and mappings that are included.
+_SUPPORTED = frozenset({*_FUNCTIONS, "Fn::And", "Fn::Equals", "Fn::Not", "Fn::Or", "Fn::Transform"})
+
+
+def _dynamic(found: re.Match[str], resources: Any) -> str:
+    """The value of a dynamic reference ("Get values stored in other services using dynamic references")."""
+    service, name = found.groups()
+    if service == "secretsmanager":
+        raise UnresolvedValue(f"{found[0]}: the local account has no Secrets Manager")
+    parameter = ssm_backends[resources._account_id][resources._region_name].get_parameter(name)
+    if parameter is None:
+        raise UnresolvedValue(f"Parameters: [{service}:{name}] cannot be found.")
+    return str(parameter.value)
 
 
 def functions(value: Any) -> Iterator[tuple[str, Any]]:

@@ -5,16 +5,17 @@ from __future__ import annotations
 import logging
 import re
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
+from moto.cloudformation import parsing
 from moto.cloudformation.models import Event, cloudformation_backends
 from moto.cloudformation.parsing import ResourceMap, parse_and_create_resource, parse_and_update_resource
 from moto.ec2.models import ec2_backends
 from moto.ec2.models.core import TaggedEC2Resource
 from moto.stepfunctions import models as stepfunctions_models
 
-from sagemaker_local_account.aws.cloudformation import resource_registry
+from sagemaker_local_account.aws.cloudformation import intrinsics, parameter_values, resource_registry
 from sagemaker_local_account.aws.log_failures import log_failure
 
 _log = logging.getLogger(__name__)
@@ -46,6 +47,8 @@ class Resources(ResourceMap):
         self._users: dict[str, dict[str, set[str]]] = {}
         self._looked_at: set[str] = set()
         self._former: dict[str, Any] = {}
+        # The names that templates gave to resources, which cannot be renamed.
+        self._names: dict[str, Any] = {}
         # The thread that creates or updates the stack, in which looking a resource up creates it; None otherwise.
         self._maker: int | None = None
 
@@ -84,6 +87,7 @@ class Resources(ResourceMap):
             self._event(key, None, "CREATE_FAILED", why)
             raise ResourceFailed(f"{key} ({definition['Type']}): {why}") from error
         self._parsed_resources[key] = resource
+        self._names[key] = self._name(definition)
         tags = {**self.tags, "aws:cloudformation:logical-id": key}
         if isinstance(resource, TaggedEC2Resource):
             ec2_backends[self._account_id][self._region_name].create_tags([resource.physical_resource_id], tags)
@@ -93,6 +97,18 @@ class Resources(ResourceMap):
             )
         self._event(key, resource, "CREATE_COMPLETE")
         return resource
+
+    def load_parameters(self) -> None:
+        """Sets the values of the parameters by their types, also of those that have their defaults."""
+        slots = self._template.get("Parameters", {})
+        self.no_echo_parameter_keys = [
+            name for name, slot in slots.items() if str(slot.get("NoEcho")).lower() == "true"
+        ]
+        for name, slot in slots.items():
+            given = self.input_parameters.get(name)
+            value = slot.get("Default") if given is None else given
+            self.resolved_parameters[name] = parameter_values.typed(slot, value, self._account_id, self._region_name)
+        self._parsed_resources.update(self.resolved_parameters)
 
     def existing(self) -> list[Any]:
         """Returns the resources that there are, those among them that an update has yet to delete."""
@@ -223,18 +239,33 @@ class Resources(ResourceMap):
         """The conditions of the template, and whether they hold."""
         return {name: bool(self.lazy_condition_map[name]) for name in self._template.get("Conditions", {})}
 
+    def validate_outputs(self) -> None:
+        """Does nothing: outputs are checked before a stack is made (`deployable.py`)."""
+
+    def _name(self, definition: dict[str, Any]) -> Any:
+        """The name that a definition gives to its resource; None for one that CloudFormation names."""
+        property_name = parsing.resource_name_property_from_type(definition["Type"])
+        if not property_name:
+            return None
+        return intrinsics.evaluated((definition.get("Properties") or {}).get(property_name), self)
+
+    def _retained(self, definition: dict[str, Any], policy: str) -> bool:
+        """Whether a resource stays by its policy, which may be a function."""
+        return intrinsics.evaluated(definition.get(policy), self) in ("Retain", "RetainExceptOnCreate", "Snapshot")
+
     def _attributes(self, name: str) -> dict[str, Any]:
         """The attributes of a resource that others refer to; None for one that it has not."""
         found: dict[str, Any] = {}
         for attribute in self._users.get(name, ()):
             try:
-                found[attribute] = self._parsed_resources[name].get_cfn_attribute(attribute)
+                found[attribute] = intrinsics.evaluated({"Fn::GetAtt": [name, attribute]}, self)
             except Exception:
                 found[attribute] = None
         return found
 
     def _updated(self, name: str, original: Any, definition: dict[str, Any]) -> Any:
-        if definition["Type"] == self._former[name]["Type"]:
+        renamed = name in self._names and self._names[name] != self._name(definition)
+        if definition["Type"] == self._former[name]["Type"] and not renamed:
             try:
                 changed = parse_and_update_resource(
                     name, definition, self, account_id=self._account_id, region_name=self._region_name
@@ -250,19 +281,21 @@ class Resources(ResourceMap):
         except ResourceFailed:
             self._parsed_resources[name] = original
             raise
-        if not _retained(self._former[name], "UpdateReplacePolicy"):
+        if not self._retained(self._former[name], "UpdateReplacePolicy"):
             self._delete(name, original, self._former[name])
         return changed
 
-    def remove_all(self, *, retained_too: bool = False) -> list[str]:
-        """Deletes all resources in reverse order; returns the reasons of failures."""
+    def remove_all(self, *, retained_too: bool = False, retain: Collection[str] = ()) -> list[str]:
+        """Deletes all resources but ``retain`` in reverse order; returns the reasons of failures."""
         definitions = {**self._left, **self._resource_json_map}
-        return self._remove(self._made(definitions), definitions, retained_too=retained_too)
+        return self._remove(self._made(definitions), definitions, retained_too=retained_too, retain=retain)
 
     def _made(self, definitions: dict[str, Any]) -> list[str]:
         return [name for name in self._parsed_resources if name in definitions]
 
-    def _remove(self, names: list[str], definitions: dict[str, Any], *, retained_too: bool) -> list[str]:
+    def _remove(
+        self, names: list[str], definitions: dict[str, Any], *, retained_too: bool, retain: Collection[str] = ()
+    ) -> list[str]:
         failures: list[str] = []
         kept: set[str] = set()
         for name in reversed(names):
@@ -272,7 +305,8 @@ class Resources(ResourceMap):
                 # A resource that refers to it could not be deleted.
                 kept.add(name)
                 continue
-            if _retained(definition, "DeletionPolicy") and not retained_too:
+            retained = name in retain or self._retained(definition, "DeletionPolicy")
+            if retained and not retained_too:
                 self._event(name, resource, "DELETE_SKIPPED", definition=definition)
                 del self._parsed_resources[name]
                 continue
@@ -382,10 +416,6 @@ def _attributes_in(value: Any) -> set[tuple[str, str]]:
             found |= set(re.findall(r"\$\{(\w+)\.([\w.]+)\}", text))
         found |= _attributes_in(item)
     return found
-
-
-def _retained(definition: dict[str, Any], policy: str) -> bool:
-    return definition.get(policy) in ("Retain", "RetainExceptOnCreate", "Snapshot")
 
 
 def reason(error: Exception) -> str:

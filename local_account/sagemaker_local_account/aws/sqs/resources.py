@@ -9,7 +9,7 @@ from moto.sqs.models import Queue, sqs_backends
 from typing_extensions import override
 
 from sagemaker_local_account.aws.property_backfill import Backfill
-from sagemaker_local_account.aws.resource_base import Properties, ResourceBase
+from sagemaker_local_account.aws.resource_base import Properties, ResourceBase, is_true
 from sagemaker_local_account.aws.resource_types import ServiceResources, real
 
 # Of properties that a template leaves out (template reference, AWS::SQS::Queue).
@@ -31,6 +31,12 @@ def _queue(queue: Queue, properties: Properties, account_id: str, region_name: s
         queue.redrive_policy, queue.dead_letter_queue = {}, None
     queue.policy = policy  # set by an AWS::SQS::QueuePolicy
     queue.tags = {tag["Key"]: tag["Value"] for tag in properties.get("Tags", [])}
+
+
+def _named(name: str, properties: Properties) -> str:
+    """The name of a queue: a FIFO queue's has a suffix."""
+    generated = is_true(properties.get("FifoQueue", False)) and "QueueName" not in properties
+    return f"{name[:75]}.fifo" if generated else name
 
 
 class QueuePolicy(ResourceBase):
@@ -71,5 +77,5 @@ RESOURCES = ServiceResources(
         ),
         "AWS::SQS::QueuePolicy": real("evaluated", "PolicyDocument Queues", made_by=QueuePolicy),
     },
-    backfills={Queue: Backfill(_queue)},
+    backfills={Queue: Backfill(_queue, named=_named)},
 )

@@ -1,0 +1,129 @@
+"""Whether a template can be deployed with the parameters that are given: what CloudFormation refuses before it makes anything.
+
+The sentences are AWS's, recorded by LocalStack (localstack/localstack at 8b9a79f, tests/aws/services/cloudformation: engine/
+test_references.py, test_conditions.py and test_mappings.py, test_template_engine.py).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from moto.cloudformation.exceptions import CloudFormationError, ValidationError
+from moto.cloudformation.models import CloudFormationBackend
+from moto.core.exceptions import ServiceException
+
+from sagemaker_local_account.aws.cloudformation import intrinsics, parameter_values, templates
+from sagemaker_local_account.aws.cloudformation.provisioner import Resources
+
+_PSEUDO = ("AccountId", "NoValue", "NotificationARNs", "Partition", "Region", "StackId", "StackName", "URLSuffix")
+_PSEUDO_NAMES = frozenset(f"AWS::{name}" for name in _PSEUDO)
+_NAME = re.compile(r"[A-Za-z0-9]+")
+
+
+class InsufficientCapabilities(CloudFormationError):
+    """The template has resources of IAM, and the request does not acknowledge them."""
+
+    code = "InsufficientCapabilitiesException"
+
+
+def check(
+    backend: CloudFormationBackend, name: str, template: str, parameters: dict[str, Any], capabilities: list[str] | None
+) -> None:
+    """Raises an error for what CloudFormation, or the local account, refuses.
+
+    Args:
+        backend: that of the stack's account and region.
+        name: the stack's name.
+        template: the template.
+        parameters: the values of its parameters, by name.
+        capabilities: what the request acknowledges; None where it needs not.
+
+    Raises:
+        ValidationError, InsufficientCapabilities: in the service's words.
+    """
+    found = templates.parsed(template)
+    templates.check(found)
+    for part in ("Resource", "Parameter"):
+        for one in found.get(f"{part}s", {}):
+            if not _NAME.fullmatch(one):
+                raise ValidationError(message=f"Template format error: {part} name {one} is non alphanumeric.")
+    parameter_values.check(found, parameters, backend.account_id, backend.region_name)
+    needed = [] if capabilities is None else templates.summary(template)["Capabilities"]
+    if needed and not {"CAPABILITY_NAMED_IAM", *needed} & {*(capabilities or [])}:
+        raise InsufficientCapabilities(f"Requires capabilities : [{needed[0]}]")
+    try:
+        resources = Resources(
+            f"arn:aws:cloudformation:{backend.region_name}:{backend.account_id}:stack/{name}/0",
+            name, parameters, {}, backend.region_name, backend.account_id, found, backend.exports,
+        )  # fmt: skip
+        resources.load()
+    except KeyError as error:
+        raise ValidationError(
+            message=f"Template format error: Unresolved dependencies [{error.args[0]}]. Cannot reference resources in the "
+            "Conditions block of the template"
+        ) from error
+    for block in ("Resources", "Outputs"):
+        _check_block(block, found.get(block) or {}, resources)
+
+
+def _check_block(block: str, definitions: dict[str, Any], resources: Any) -> None:
+    holds = resources.lazy_condition_map
+    known = _PSEUDO_NAMES | {*resources._template.get("Parameters", {})}
+    made = {name for name, one in resources._resource_json_map.items() if holds.get(one.get("Condition"), True)}
+    lacking: dict[str, None] = {}
+    for one in definitions.values():
+        if not holds.get(one.get("Condition"), True):
+            continue
+        for function, argument in _evaluated(one, holds):
+            if function == "Fn::FindInMap":
+                _check_mapping(argument, resources)
+            else:
+                lacking |= dict.fromkeys({*_referred(function, argument)} - known - made)
+        depends = one.get("DependsOn") or []
+        depends = [depends] if isinstance(depends, str) else depends
+        lacking |= dict.fromkeys({*depends} - {*resources._resource_json_map})
+    if lacking:
+        before = "Template format error: " if block == "Resources" else ""
+        names = ", ".join(sorted(lacking))
+        raise ValidationError(
+            message=f"{before}Unresolved resource dependencies [{names}] in the {block} block of the template"
+        )
+
+
+def _evaluated(value: Any, holds: Any) -> Iterator[tuple[str, Any]]:
+    """Yields the functions that are evaluated, of `Fn::If` those of one branch."""
+    if isinstance(value, list):
+        for item in value:
+            yield from _evaluated(item, holds)
+    elif isinstance(value, dict):
+        for name, item in value.items():
+            if name == "Fn::If" and len(value) == 1:
+                yield from _evaluated(item[1] if holds[item[0]] else item[2], holds)
+                continue
+            if len(value) == 1 and (name == "Ref" or name.startswith("Fn::")):
+                yield name, item
+            yield from _evaluated(item, holds)
+
+
+def _referred(function: str, argument: Any) -> Iterator[str]:
+    if function == "Ref" and isinstance(argument, str):
+        yield argument
+    elif function == "Fn::GetAtt":
+        yield argument.split(".")[0] if isinstance(argument, str) else argument[0]
+    elif function == "Fn::Sub":
+        text, values = (argument, {}) if isinstance(argument, str) else argument
+        for literal, name in intrinsics.VARIABLE.findall(text):
+            if not literal and name not in values:
+                yield name.split(".")[0]
+
+
+def _check_mapping(argument: Any, resources: Any) -> None:
+    try:
+        intrinsics.evaluated({"Fn::FindInMap": argument}, resources)
+    except KeyError:
+        return  # a key is known once a resource is made
+    except ServiceException as error:
+        if "Unable to get mapping" in str(error):
+            raise
