@@ -128,5 +128,5 @@ def test_an_output_that_is_not_there_fails_the_deployment_by_its_name(running: R
 
 
 def test_a_function_that_nothing_evaluates_is_refused_by_its_name(running: Running) -> None:
-    with pytest.raises(ClientError, match=r"Fn::Cidr \(Inner\)"):
-        deploy(running, "of-cidr", {"Inner": group({"Fn::Select": [0, {"Fn::Cidr": ["10.0.0.0/16", 2, 8]}]})})
+    with pytest.raises(ClientError, match=r"Fn::ForEach \(Inner\)"):
+        deploy(running, "of-each", {"Inner": group({"Fn::ForEach": ["Name", ["a"], "${Name}"]})})

@@ -18,7 +18,8 @@ from moto.cloudformation.responses import CloudFormationResponse
 from moto.cloudformation.utils import generate_changeset_id, generate_stack_id
 from moto.core.responses import ActionResult, EmptyResult
 
-from sagemaker_local_account.aws.cloudformation import deployable, templates
+from sagemaker_local_account.aws.cloudformation import create_only, deployable, templates
+from sagemaker_local_account.aws.cloudformation.provisioner import references
 from sagemaker_local_account.core.patches import patch
 
 _NAME = re.compile(r"[a-zA-Z][-a-zA-Z0-9]{0,127}")
@@ -187,6 +188,8 @@ def _changes(stack: Stack, change_set: ChangeSet) -> Iterator[dict[str, Any]]:
     former, new = resources._resource_json_map, change_set.template_dict["Resources"]
     physical = {one.logical_resource_id: one.physical_resource_id for one in resources.existing()}
     by_action = resources.build_resource_diff(change_set.template_dict, change_set.parameters)
+    given = change_set.parameters
+    parameters = [name for name in given if resources.input_parameters.get(name) != given[name]]
     for action, names in by_action.items():
         for name in names:
             definition = (former if action == "Remove" else new)[name]
@@ -200,28 +203,32 @@ def _changes(stack: Stack, change_set: ChangeSet) -> Iterator[dict[str, Any]]:
             if action != "Add" and physical.get(name):
                 change["PhysicalResourceId"] = physical[name]
             if action == "Modify":
-                change |= _modification(former[name], definition)
+                change |= _modification(former[name], definition, parameters)
             yield change  # moto wraps it
 
 
-def _modification(former: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
-    """What changes of a resource; whether that replaces it is known once it is updated."""
-    scope = [
-        part
-        for part in ("Properties", "Metadata", "CreationPolicy", "UpdatePolicy", "DeletionPolicy", "Tags")
-        if former.get(part) != new.get(part)
-    ]
+def _modification(former: dict[str, Any], new: dict[str, Any], parameters: list[str]) -> dict[str, Any]:
+    """What changes of a resource, also by the parameters that change, and whether that replaces it."""
     before, after = former.get("Properties") or {}, new.get("Properties") or {}
-    names = [name for name in {**before, **after} if before.get(name) != after.get(name)]
-    details = [
-        {
-            "ChangeSource": "DirectModification",
-            "Evaluation": "Static",
-            "Target": {"Attribute": "Properties", "Name": name, "RequiresRecreation": "Conditionally"},
+    fixed, details, names = create_only.properties_of(new["Type"]), [], []
+    for name in {**before, **after}:
+        of = {
+            "Attribute": "Properties",
+            "Name": name,
+            "RequiresRecreation": "Always" if name in fixed else "Never",
         }
-        for name in names
-    ]
-    return {"Scope": scope, "Details": details, "Replacement": "Conditional" if names or not scope else "False"}
+        causes = [one for one in parameters if one in references(after.get(name))]
+        details += [
+            {"CausingEntity": one, "ChangeSource": "ParameterReference", "Evaluation": "Static", "Target": of}
+            for one in causes
+        ]
+        if causes or before.get(name) != after.get(name):
+            evaluation = "Dynamic" if causes else "Static"
+            details.append({"ChangeSource": "DirectModification", "Evaluation": evaluation, "Target": of})
+            names.append(name)
+    parts = ("Metadata", "CreationPolicy", "UpdatePolicy", "DeletionPolicy", "UpdateReplacePolicy")
+    scope = ["Properties"] * bool(names) + [part for part in parts if former.get(part) != new.get(part)]
+    return {"Scope": scope, "Details": details, "Replacement": "True" if fixed & {*names} else "False"}
 
 
 def _of(backend: Any, stack: Stack) -> Iterable[ChangeSet]:
@@ -232,8 +239,15 @@ def _is_pending(change_set: ChangeSet) -> bool:
     return change_set.execution_status in ("AVAILABLE", "UNAVAILABLE")
 
 
-def _named(request: CloudFormationResponse) -> ChangeSet:
-    """The change set of a request, by its ARN or by its name and stack.
+def named(
+    request: CloudFormationResponse,
+    without_stack: str = "StackName must be specified if ChangeSetName is not specified as an ARN.",
+) -> ChangeSet:
+    """Returns the change set of a request, by its ARN or by its name and stack.
+
+    Args:
+        request: the request.
+        without_stack: the message for a name without a stack.
 
     Raises:
         ValidationError: the stack does not exist, or is not given.
@@ -242,11 +256,12 @@ def _named(request: CloudFormationResponse) -> ChangeSet:
     name, stack_name = request._get_param("ChangeSetName"), request._get_param("StackName")
     backend: Any = request.cloudformation_backend
     if name in backend.change_sets:
-        return backend.change_sets[name]
+        found: ChangeSet = backend.change_sets[name]
+        return found
     if str(name).startswith("arn:"):
         raise ChangeSetNotFound(f"ChangeSet [{name}] does not exist")
     if not stack_name:
-        raise ValidationError(message="StackName must be specified if ChangeSetName is not specified as an ARN.")
+        raise ValidationError(message=without_stack)
     stack = backend.find_stack(stack_name)
     if stack is None:
         raise ValidationError(message=f"Stack [{stack_name}] does not exist")
@@ -258,7 +273,7 @@ def _named(request: CloudFormationResponse) -> ChangeSet:
 
 
 def _describe(self: CloudFormationResponse) -> ActionResult:
-    change_set: Any = _named(self)
+    change_set: Any = named(self)
     return ActionResult(
         _summary(change_set)
         | {
@@ -300,12 +315,12 @@ def _list(self: CloudFormationResponse) -> ActionResult:
 def _delete(self: CloudFormationResponse) -> EmptyResult:
     """DeleteChangeSet, which succeeds for a change set that does not exist: it has no error for that."""
     with contextlib.suppress(ChangeSetNotFound):
-        del self.cloudformation_backend.change_sets[_named(self).change_set_id]
+        del self.cloudformation_backend.change_sets[named(self).change_set_id]
     return EmptyResult()
 
 
 def _execute(self: CloudFormationResponse) -> EmptyResult:
-    change_set: Any = _named(self)
+    change_set: Any = named(self)
     if change_set.status != "CREATE_COMPLETE":
         raise InvalidChangeSetStatus(
             f"ChangeSet [{change_set.change_set_id}] cannot be executed in its current status of [{change_set.status}]"

@@ -24,6 +24,7 @@ from typing_extensions import override
 from sagemaker_local_account.aws.cloudformation import (
     change_sets,
     deployable,
+    descriptions,
     exports,
     intrinsics,
     resource_registry,
@@ -54,6 +55,7 @@ def install(services: Iterable[ServiceResources]) -> None:
     patch(cloudformation_backends, "backend", Backend)
     change_sets.install()
     stack_requests.install()
+    descriptions.install()
 
 
 _DONE = ("CREATE_COMPLETE", "UPDATE_COMPLETE")

@@ -6,16 +6,16 @@ import logging
 import re
 import threading
 from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass, replace
 from typing import Any
 
-from moto.cloudformation import parsing
 from moto.cloudformation.models import Event, cloudformation_backends
 from moto.cloudformation.parsing import ResourceMap, parse_and_create_resource, parse_and_update_resource
 from moto.ec2.models import ec2_backends
 from moto.ec2.models.core import TaggedEC2Resource
 from moto.stepfunctions import models as stepfunctions_models
 
-from sagemaker_local_account.aws.cloudformation import intrinsics, parameter_values, resource_registry
+from sagemaker_local_account.aws.cloudformation import create_only, intrinsics, parameter_values, resource_registry
 from sagemaker_local_account.aws.log_failures import log_failure
 
 _log = logging.getLogger(__name__)
@@ -33,6 +33,16 @@ def _why(error: Exception, name: str, definition: dict[str, Any]) -> str:
     return f"Properties validation failed for resource {name} with message: [#: required key [{looked_up}] not found]"
 
 
+@dataclass(frozen=True)
+class _Former:
+    """A resource that another took the place of, with its definition and the values that cannot be changed."""
+
+    name: str
+    resource: Any
+    definition: dict[str, Any]
+    fixed: dict[str, Any]
+
+
 class Resources(ResourceMap):
     """A stack's resources, in the order of their creation."""
 
@@ -47,8 +57,11 @@ class Resources(ResourceMap):
         self._users: dict[str, dict[str, set[str]]] = {}
         self._looked_at: set[str] = set()
         self._former: dict[str, Any] = {}
-        # The names that templates gave to resources, which cannot be renamed.
-        self._names: dict[str, Any] = {}
+        # What templates gave to resources of the properties that cannot be changed.
+        self._fixed: dict[str, dict[str, Any]] = {}
+        # What an update replaced, and what took the place of that before a rollback; deleted once all else is done.
+        self._replaced: list[_Former] = []
+        self._discarded: list[_Former] = []
         # The thread that creates or updates the stack, in which looking a resource up creates it; None otherwise.
         self._maker: int | None = None
 
@@ -87,7 +100,7 @@ class Resources(ResourceMap):
             self._event(key, None, "CREATE_FAILED", why)
             raise ResourceFailed(f"{key} ({definition['Type']}): {why}") from error
         self._parsed_resources[key] = resource
-        self._names[key] = self._name(definition)
+        self._fixed[key] = self._fixed_of(definition)
         tags = {**self.tags, "aws:cloudformation:logical-id": key}
         if isinstance(resource, TaggedEC2Resource):
             ec2_backends[self._account_id][self._region_name].create_tags([resource.physical_resource_id], tags)
@@ -153,12 +166,15 @@ class Resources(ResourceMap):
 
         What an update that failed, and was not rolled back, did not come to is modified by the next one.
         """
+        if rollback:
+            self._pending = {}
+            self._restore_replaced()
         for definition in template["Resources"].values():
             definition.setdefault("Properties", {})  # as of what is made; else one without them would count as modified
         former = self._former = {**self._left, **self._resource_json_map}
         again = [name for name, one in self._left.items() if template["Resources"].get(name, one) != one]
         self._left = {name: one for name, one in former.items() if name not in template["Resources"]}
-        modified = [] if rollback else [name for name in self._pending if name in template["Resources"]]
+        modified = [name for name in self._pending if name in template["Resources"]]
         modified += again + self.build_resource_diff(template, parameters)["Modify"]
         conditions = self._conditions()
         self.open(template, parameters)
@@ -170,6 +186,7 @@ class Resources(ResourceMap):
             self._modify(next(iter(self._pending)))
         self.make_all()
         before_removal()
+        self._clean_up()
         gone = [name for name in self._made(former) if not self._wanted(name)]
         failures = self._remove(gone, former, retained_too=False)
         self._left = {name: one for name, one in self._left.items() if name in self._parsed_resources}
@@ -242,12 +259,10 @@ class Resources(ResourceMap):
     def validate_outputs(self) -> None:
         """Does nothing: outputs are checked before a stack is made (`deployable.py`)."""
 
-    def _name(self, definition: dict[str, Any]) -> Any:
-        """The name that a definition gives to its resource; None for one that CloudFormation names."""
-        property_name = parsing.resource_name_property_from_type(definition["Type"])
-        if not property_name:
-            return None
-        return intrinsics.evaluated((definition.get("Properties") or {}).get(property_name), self)
+    def _fixed_of(self, definition: dict[str, Any]) -> dict[str, Any]:
+        """The values of a definition's properties that cannot be changed."""
+        fixed, given = create_only.properties_of(definition["Type"]), definition.get("Properties") or {}
+        return {name: intrinsics.evaluated(value, self) for name, value in given.items() if name in fixed}
 
     def _retained(self, definition: dict[str, Any], policy: str) -> bool:
         """Whether a resource stays by its policy, which may be a function."""
@@ -264,26 +279,53 @@ class Resources(ResourceMap):
         return found
 
     def _updated(self, name: str, original: Any, definition: dict[str, Any]) -> Any:
-        renamed = name in self._names and self._names[name] != self._name(definition)
-        if definition["Type"] == self._former[name]["Type"] and not renamed:
-            try:
-                changed = parse_and_update_resource(
-                    name, definition, self, account_id=self._account_id, region_name=self._region_name
-                )
-            except NotImplementedError:
-                changed = None
-            if changed is not None:
-                return changed
-        # A type that cannot be updated is replaced.
+        former = self._former[name]
+        if definition["Type"] != former["Type"] or self._fixed.get(name) != self._fixed_of(definition):
+            return self._replacement(name, original, definition, later=True)
+        try:
+            changed = parse_and_update_resource(
+                name, definition, self, account_id=self._account_id, region_name=self._region_name
+            )
+        except NotImplementedError:
+            changed = None
+        # A type that cannot be updated here is replaced, and the former does not stand beside it, as it would not on AWS.
+        return changed or self._replacement(name, original, definition, later=False)
+
+    def _replacement(self, name: str, original: Any, definition: dict[str, Any], *, later: bool) -> Any:
+        """The resource in place of another, which is deleted at once, or ``later``, when the update can no longer fail."""
+        fixed = self._fixed.get(name, {})
         del self._parsed_resources[name]
         try:
             changed = self._make(name, definition)
         except ResourceFailed:
-            self._parsed_resources[name] = original
+            self._parsed_resources[name], self._fixed[name] = original, fixed
             raise
-        if not self._retained(self._former[name], "UpdateReplacePolicy"):
+        if later:
+            self._replaced.append(_Former(name, original, self._former[name], fixed))
+        elif not self._retained(self._former[name], "UpdateReplacePolicy"):
             self._delete(name, original, self._former[name])
         return changed
+
+    def _clean_up(self) -> None:
+        """Deletes what was replaced; what cannot be deleted does not fail the update."""
+        kept = [one for one in self._replaced if self._retained(one.definition, "UpdateReplacePolicy")]
+        for one in [one for one in self._replaced if one not in kept] + self._discarded:
+            try:
+                self._delete(one.name, one.resource, one.definition)
+            except Exception as error:
+                log_failure(_log, error, "%s was not deleted", one.name)
+                self._event(one.name, one.resource, "DELETE_FAILED", reason(error), definition=one.definition)
+        self._replaced, self._discarded = [], []
+
+    def _restore_replaced(self) -> None:
+        """Takes back the resources that an update replaced, in place of the new ones, whose users are modified."""
+        for one in reversed(self._replaced):
+            self._discarded.append(replace(one, resource=self._parsed_resources[one.name]))
+            self._parsed_resources[one.name], self._fixed[one.name] = one.resource, one.fixed
+            self._resource_json_map[one.name] = one.definition
+            users = [name for name, its in self._resource_json_map.items() if one.name in references(its)]
+            self._pending |= dict.fromkeys(users)
+        self._replaced = []
 
     def remove_all(self, *, retained_too: bool = False, retain: Collection[str] = ()) -> list[str]:
         """Deletes all resources but ``retain`` in reverse order; returns the reasons of failures."""
