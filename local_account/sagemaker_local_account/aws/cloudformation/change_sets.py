@@ -18,7 +18,7 @@ from moto.cloudformation.responses import CloudFormationResponse
 from moto.cloudformation.utils import generate_changeset_id, generate_stack_id
 from moto.core.responses import ActionResult, EmptyResult
 
-from sagemaker_local_account.aws.cloudformation import create_only, deployable, templates
+from sagemaker_local_account.aws.cloudformation import deployable, resource_schemas, templates
 from sagemaker_local_account.aws.cloudformation.provisioner import references
 from sagemaker_local_account.core.patches import patch
 
@@ -210,7 +210,7 @@ def _changes(stack: Stack, change_set: ChangeSet) -> Iterator[dict[str, Any]]:
 def _modification(former: dict[str, Any], new: dict[str, Any], parameters: list[str]) -> dict[str, Any]:
     """What changes of a resource, also by the parameters that change, and whether that replaces it."""
     before, after = former.get("Properties") or {}, new.get("Properties") or {}
-    fixed, details, names = create_only.properties_of(new["Type"]), [], []
+    fixed, details, names = resource_schemas.create_only(new["Type"]), [], []
     for name in {**before, **after}:
         of = {
             "Attribute": "Properties",

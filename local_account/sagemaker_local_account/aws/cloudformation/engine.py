@@ -128,6 +128,7 @@ class Backend(CloudFormationBackend):
             _apply_template(stack, template, parameters, tags)
             stack.output_map = _outputs(stack)
             exports.publish(self, stack)
+            _status(stack, "UPDATE_COMPLETE_CLEANUP_IN_PROGRESS")
 
         try:
             resource_map.change(Stack.parse_template(template), parameters, outputs)
@@ -148,7 +149,12 @@ class Backend(CloudFormationBackend):
         resource_map: Any = stack.resource_map
         _status(stack, "UPDATE_ROLLBACK_IN_PROGRESS", why)
         try:
-            resource_map.change(Stack.parse_template(template), parameters, lambda: None, rollback=True)
+            resource_map.change(
+                Stack.parse_template(template),
+                parameters,
+                lambda: _status(stack, "UPDATE_ROLLBACK_COMPLETE_CLEANUP_IN_PROGRESS"),
+                rollback=True,
+            )
             _apply_template(stack, template, parameters, tags)
             exports.publish(self, stack)
             _status(stack, "UPDATE_ROLLBACK_COMPLETE")

@@ -20,6 +20,7 @@ from moto.cloudformation.models import cloudformation_backends
 from moto.ec2.models.availability_zones_and_regions import RegionsAndZonesBackend
 from moto.ssm.models import ssm_backends
 
+from sagemaker_local_account.aws.cloudformation import resource_schemas
 from sagemaker_local_account.core.patches import patch
 
 VARIABLE = re.compile(r"\$\{(!?)([^{}]*)\}")
@@ -85,9 +86,11 @@ def _get_att(argument: Any, resources: Any) -> Any:
     try:
         return found.get_cfn_attribute(attribute)
     except (AttributeError, KeyError, NotImplementedError, UnformattedGetAttTemplateException):
-        # A property is an attribute too.
-        if attribute in definition.get("Properties", {}):
-            return evaluated(definition["Properties"][attribute], resources)
+        # A property is an attribute too, and the id is one by its name.
+        if attribute in (given := resources.given.get(name, {})):
+            return given[attribute]
+        if attribute == resource_schemas.primary_identifier(definition["Type"]):
+            return found.physical_resource_id
         raise ValidationError(
             message=f"Template error: resource {name} does not support attribute type {attribute} in Fn::GetAtt"
         ) from None

@@ -15,7 +15,12 @@ from moto.ec2.models import ec2_backends
 from moto.ec2.models.core import TaggedEC2Resource
 from moto.stepfunctions import models as stepfunctions_models
 
-from sagemaker_local_account.aws.cloudformation import create_only, intrinsics, parameter_values, resource_registry
+from sagemaker_local_account.aws.cloudformation import (
+    intrinsics,
+    parameter_values,
+    resource_registry,
+    resource_schemas,
+)
 from sagemaker_local_account.aws.log_failures import log_failure
 
 _log = logging.getLogger(__name__)
@@ -35,12 +40,12 @@ def _why(error: Exception, name: str, definition: dict[str, Any]) -> str:
 
 @dataclass(frozen=True)
 class _Former:
-    """A resource that another took the place of, with its definition and the values that cannot be changed."""
+    """A resource that another took the place of, with its definition and the properties that it was given."""
 
     name: str
     resource: Any
     definition: dict[str, Any]
-    fixed: dict[str, Any]
+    given: dict[str, Any]
 
 
 class Resources(ResourceMap):
@@ -57,8 +62,8 @@ class Resources(ResourceMap):
         self._users: dict[str, dict[str, set[str]]] = {}
         self._looked_at: set[str] = set()
         self._former: dict[str, Any] = {}
-        # What templates gave to resources of the properties that cannot be changed.
-        self._fixed: dict[str, dict[str, Any]] = {}
+        # The properties that templates gave to resources, as they were evaluated when these were made or modified.
+        self.given: dict[str, dict[str, Any]] = {}
         # What an update replaced, and what took the place of that before a rollback; deleted once all else is done.
         self._replaced: list[_Former] = []
         self._discarded: list[_Former] = []
@@ -100,7 +105,7 @@ class Resources(ResourceMap):
             self._event(key, None, "CREATE_FAILED", why)
             raise ResourceFailed(f"{key} ({definition['Type']}): {why}") from error
         self._parsed_resources[key] = resource
-        self._fixed[key] = self._fixed_of(definition)
+        self.given[key] = self._properties(definition)
         tags = {**self.tags, "aws:cloudformation:logical-id": key}
         if isinstance(resource, TaggedEC2Resource):
             ec2_backends[self._account_id][self._region_name].create_tags([resource.physical_resource_id], tags)
@@ -188,10 +193,10 @@ class Resources(ResourceMap):
         before_removal()
         self._clean_up()
         gone = [name for name in self._made(former) if not self._wanted(name)]
-        failures = self._remove(gone, former, retained_too=False)
-        self._left = {name: one for name, one in self._left.items() if name in self._parsed_resources}
-        if failures:
-            raise ResourceFailed("; ".join(failures))
+        self._remove(gone, former, retained_too=False)
+        for name in gone:  # also what could not be deleted is no longer the stack's
+            self._parsed_resources.pop(name, None)
+        self._left = {}
 
     def _before(self, definition: dict[str, Any]) -> None:
         """Creates or modifies what a resource refers to, as CloudFormation does before the resource itself.
@@ -241,6 +246,7 @@ class Resources(ResourceMap):
             self._event(name, original, "UPDATE_FAILED", why)
             raise ResourceFailed(f"{name} ({definition['Type']}): {why}") from error
         self._parsed_resources[name] = changed
+        self.given[name] = self._properties(definition)
         self._event(name, changed, "UPDATE_COMPLETE")
         stale: set[str] = set()
         for attribute, value in self._attributes(name).items():
@@ -259,10 +265,9 @@ class Resources(ResourceMap):
     def validate_outputs(self) -> None:
         """Does nothing: outputs are checked before a stack is made (`deployable.py`)."""
 
-    def _fixed_of(self, definition: dict[str, Any]) -> dict[str, Any]:
-        """The values of a definition's properties that cannot be changed."""
-        fixed, given = create_only.properties_of(definition["Type"]), definition.get("Properties") or {}
-        return {name: intrinsics.evaluated(value, self) for name, value in given.items() if name in fixed}
+    def _properties(self, definition: dict[str, Any]) -> dict[str, Any]:
+        found: dict[str, Any] = intrinsics.evaluated(definition.get("Properties") or {}, self)
+        return found
 
     def _retained(self, definition: dict[str, Any], policy: str) -> bool:
         """Whether a resource stays by its policy, which may be a function."""
@@ -280,7 +285,9 @@ class Resources(ResourceMap):
 
     def _updated(self, name: str, original: Any, definition: dict[str, Any]) -> Any:
         former = self._former[name]
-        if definition["Type"] != former["Type"] or self._fixed.get(name) != self._fixed_of(definition):
+        given, properties = self.given.get(name, {}), self._properties(definition)
+        fixed = resource_schemas.create_only(definition["Type"])
+        if definition["Type"] != former["Type"] or any(given.get(one) != properties.get(one) for one in fixed):
             return self._replacement(name, original, definition, later=True)
         try:
             changed = parse_and_update_resource(
@@ -293,15 +300,15 @@ class Resources(ResourceMap):
 
     def _replacement(self, name: str, original: Any, definition: dict[str, Any], *, later: bool) -> Any:
         """The resource in place of another, which is deleted at once, or ``later``, when the update can no longer fail."""
-        fixed = self._fixed.get(name, {})
+        given = self.given.get(name, {})
         del self._parsed_resources[name]
         try:
             changed = self._make(name, definition)
         except ResourceFailed:
-            self._parsed_resources[name], self._fixed[name] = original, fixed
+            self._parsed_resources[name], self.given[name] = original, given
             raise
         if later:
-            self._replaced.append(_Former(name, original, self._former[name], fixed))
+            self._replaced.append(_Former(name, original, self._former[name], given))
         elif not self._retained(self._former[name], "UpdateReplacePolicy"):
             self._delete(name, original, self._former[name])
         return changed
@@ -321,7 +328,7 @@ class Resources(ResourceMap):
         """Takes back the resources that an update replaced, in place of the new ones, whose users are modified."""
         for one in reversed(self._replaced):
             self._discarded.append(replace(one, resource=self._parsed_resources[one.name]))
-            self._parsed_resources[one.name], self._fixed[one.name] = one.resource, one.fixed
+            self._parsed_resources[one.name], self.given[one.name] = one.resource, one.given
             self._resource_json_map[one.name] = one.definition
             users = [name for name, its in self._resource_json_map.items() if one.name in references(its)]
             self._pending |= dict.fromkeys(users)
