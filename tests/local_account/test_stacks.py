@@ -33,8 +33,11 @@ def test_a_template_may_be_yaml_with_the_tags_of_cloudformation(running: Running
 
 
 def test_a_template_that_is_neither_json_nor_yaml_is_refused(running: Running) -> None:
-    with pytest.raises(ClientError, match="Template format error: neither JSON nor YAML"):
-        running.client("cloudformation").create_stack(StackName="neither", TemplateBody='{"Resources": [')
+    """api/test_templates.py of LocalStack: test_validate_invalid_json_template_should_fail, and that of YAML."""
+    refused = {'{"Resources": [': r"JSON not well-formed. \(line 1, column 16\)", "a: b:": "YAML not well-formed."}
+    for template, why in refused.items():
+        with pytest.raises(ClientError, match=f"Template format error: {why}"):
+            running.client("cloudformation").create_stack(StackName="neither", TemplateBody=template)
 
 
 def test_a_template_is_validated_without_a_stack(running: Running) -> None:

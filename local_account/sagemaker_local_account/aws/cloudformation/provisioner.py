@@ -181,11 +181,19 @@ class Resources(ResourceMap):
         self._left = {name: one for name, one in former.items() if name not in template["Resources"]}
         modified = [name for name in self._pending if name in template["Resources"]]
         modified += again + self.build_resource_diff(template, parameters)["Modify"]
-        conditions = self._conditions()
+        conditions, values = self._conditions(), dict(self.resolved_parameters)
+        mappings = self._template.get("Mappings")
         self.open(template, parameters)
         self._users = users_of_attributes(self._resource_json_map)
         other = {name for name, holds in self._conditions().items() if conditions.get(name) != holds}
-        modified += [name for name, one in template["Resources"].items() if other & conditions_of(one)]
+        # Also by another default, and by another value of a parameter in Systems Manager.
+        changed = {name for name, value in self.resolved_parameters.items() if values.get(name) != value}
+        mapped = mappings != template.get("Mappings")
+        modified += [
+            name
+            for name, one in template["Resources"].items()
+            if other & conditions_of(one) or changed & references(one) or (mapped and _has_lookup(one))
+        ]
         self._pending, self._looked_at = {name: None for name in modified if name in self._parsed_resources}, set()
         while self._pending:
             self._modify(next(iter(self._pending)))
@@ -437,6 +445,13 @@ def conditions_of(value: Any) -> set[str]:
         return set()
     own = {str(item[0]) for name, item in value.items() if name == "Fn::If"}
     return own.union(*map(conditions_of, value.values()))
+
+
+def _has_lookup(value: Any) -> bool:
+    """Whether a definition takes a value of a map."""
+    if isinstance(value, list):
+        return any(map(_has_lookup, value))
+    return isinstance(value, dict) and ("Fn::FindInMap" in value or any(map(_has_lookup, value.values())))
 
 
 def users_of_attributes(definitions: dict[str, Any]) -> dict[str, dict[str, set[str]]]:

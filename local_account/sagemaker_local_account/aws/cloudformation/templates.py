@@ -60,11 +60,14 @@ def parsed(template: str | None) -> dict[str, Any]:
         raise ValidationError(message="Either Template URL or Template Body must be specified.")
     try:
         found: dict[str, Any] = json.loads(template)
-    except json.JSONDecodeError:
+    except json.JSONDecodeError as error:
+        if template.lstrip().startswith("{"):
+            place = f"(line {error.lineno}, column {error.colno})"
+            raise ValidationError(message=f"Template format error: JSON not well-formed. {place}") from error
         try:
             found = yaml.load(template, _Loader)
         except yaml.YAMLError as error:
-            raise ValidationError(message=f"Template format error: neither JSON nor YAML: {error}") from error
+            raise ValidationError(message="Template format error: YAML not well-formed.") from error
     if not isinstance(found, dict):
         raise ValidationError(message="Template format error: unsupported structure.")
     return found
