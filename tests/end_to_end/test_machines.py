@@ -29,7 +29,7 @@ class Toolkit:
     def __init__(self, running: Running) -> None:
         self._running = running
         self._sagemaker, self._s3 = running.client("sagemaker"), running.client("s3")
-        self._role = running.role("Jobs", "sagemaker.amazonaws.com")
+        self._role = running.role("Jobs", "sagemaker.amazonaws.com", may_do_all=True)
         self._s3.create_bucket(Bucket="scripts")
         with io.BytesIO() as file:
             with tarfile.open(fileobj=file, mode="w:gz") as tar:

@@ -20,7 +20,7 @@ from moto.core.responses import ActionResult, EmptyResult
 
 from sagemaker_local_account.aws.cloudformation import deployable, resource_schemas, templates
 from sagemaker_local_account.aws.cloudformation.provisioner import references
-from sagemaker_local_account.core.patches import patch
+from sagemaker_local_account.core.patches import patch, patch_item
 
 _NAME = re.compile(r"[a-zA-Z][-a-zA-Z0-9]{0,127}")
 _TYPES = ("CREATE", "UPDATE")
@@ -54,11 +54,17 @@ def install() -> None:
     patch(CloudFormationResponse, "list_change_sets", _list, "self")
     patch(CloudFormationResponse, "delete_change_set", _delete, "self")
     patch(CloudFormationResponse, "execute_change_set", _execute, "self")
+    patch_item(CloudFormationResponse.RESPONSE_KEY_PATH_TO_TRANSFORMER, "DescribeChangeSetOutput.Parameters", _listed)
     patch(ChangeSet, "_parse_template", _parse_template, "self")
 
 
 def _parse_template(self: ChangeSet) -> None:
     self.template_dict = templates.parsed(self.template)
+
+
+def _listed(parameters: dict[str, Any]) -> list[dict[str, Any]] | None:
+    """The parameters of a change set, which has no such member without one."""
+    return [{"ParameterKey": key, "ParameterValue": value} for key, value in parameters.items()] or None
 
 
 def _create(self: CloudFormationResponse) -> ActionResult:
@@ -124,13 +130,9 @@ def is_changed(stack: Stack, template: str, parameters: dict[str, Any], tags: di
     """Whether an update differs from what a stack has; the values of parameters of which nothing is said are their defaults."""
     if stack.status.endswith("_FAILED"):
         return True
-    new = templates.parsed(template)
+    new, former = ({**templates.parsed(text), "Metadata": None} for text in (template, str(stack.template)))
     values = {name: about.get("Default") for name, about in new.get("Parameters", {}).items()} | parameters
-    return (
-        new != templates.parsed(str(stack.template))
-        or {**values} != {**stack.stack_parameters}
-        or (tags is not None and tags != stack.tags)
-    )
+    return new != former or {**values} != {**stack.stack_parameters} or (tags is not None and tags != stack.tags)
 
 
 def given_parameters(request: CloudFormationResponse, stack: Stack | None) -> dict[str, Any]:
@@ -204,6 +206,8 @@ def _changes(stack: Stack, change_set: ChangeSet) -> Iterator[dict[str, Any]]:
                 change["PhysicalResourceId"] = physical[name]
             if action == "Modify":
                 change |= _modification(former[name], definition, parameters)
+                if not change["Scope"]:
+                    continue
             yield change  # moto wraps it
 
 
@@ -280,7 +284,7 @@ def _describe(self: CloudFormationResponse) -> ActionResult:
             "Capabilities": change_set.capabilities,
             "Changes": change_set.changes,
             "NotificationARNs": change_set.notification_arns or [],
-            "Parameters": change_set.parameters,  # which moto lists
+            "Parameters": change_set.parameters,
             "RollbackConfiguration": {},
             "Tags": [{"Key": key, "Value": value} for key, value in (change_set.tags or {}).items()],
         }

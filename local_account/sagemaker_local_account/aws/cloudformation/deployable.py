@@ -76,7 +76,7 @@ def _check_block(block: str, definitions: dict[str, Any], resources: Any) -> Non
     for one in definitions.values():
         if not holds.get(one.get("Condition"), True):
             continue
-        for function, argument in _evaluated(one, holds):
+        for function, argument in _evaluated(one, resources):
             if function == "Fn::FindInMap":
                 _check_mapping(argument, resources)
             else:
@@ -92,26 +92,32 @@ def _check_block(block: str, definitions: dict[str, Any], resources: Any) -> Non
         )
 
 
-def _evaluated(value: Any, holds: Any) -> Iterator[tuple[str, Any]]:
+def _evaluated(value: Any, resources: Any) -> Iterator[tuple[str, Any]]:
     """Yields the functions that are evaluated, of `Fn::If` those of one branch."""
     if isinstance(value, list):
         for item in value:
-            yield from _evaluated(item, holds)
+            yield from _evaluated(item, resources)
     elif isinstance(value, dict):
         for name, item in value.items():
             if name == "Fn::If" and len(value) == 1:
-                yield from _evaluated(item[1] if holds[item[0]] else item[2], holds)
+                yield from _evaluated(item[1] if intrinsics.condition_of(item[0], resources) else item[2], resources)
                 continue
             if len(value) == 1 and (name == "Ref" or name.startswith("Fn::")):
                 yield name, item
-            yield from _evaluated(item, holds)
+            yield from _evaluated(item, resources)
 
 
 def _referred(function: str, argument: Any) -> Iterator[str]:
     if function == "Ref" and isinstance(argument, str):
         yield argument
     elif function == "Fn::GetAtt":
-        yield argument.split(".")[0] if isinstance(argument, str) else argument[0]
+        named = argument.split(".")[:1] if isinstance(argument, str) else argument[:1]
+        if not all(isinstance(name, str) for name in named):
+            raise ValidationError(
+                message="Template error: every Fn::GetAtt object requires two non-empty parameters, the resource name and the "
+                "resource attribute"
+            )
+        yield from named
     elif function == "Fn::Sub":
         text, values = (argument, {}) if isinstance(argument, str) else argument
         for literal, name in intrinsics.VARIABLE.findall(text):

@@ -15,7 +15,7 @@ from moto.cloudformation.models import Stack
 from moto.cloudformation.responses import CloudFormationResponse
 from moto.core.responses import ActionResult
 
-from sagemaker_local_account.aws.cloudformation import change_sets, templates
+from sagemaker_local_account.aws.cloudformation import change_sets, parameter_values, templates
 from sagemaker_local_account.core.patches import add, patch
 
 _NOT_CHECKED = "NOT_CHECKED"
@@ -29,6 +29,7 @@ def install() -> None:
     patch(CloudFormationResponse, "describe_stack_resource", _describe_stack_resource, "self")
     patch(CloudFormationResponse, "describe_stack_resources", _describe_stack_resources, "self")
     patch(CloudFormationResponse, "list_stack_resources", _list_stack_resources, "self")
+    patch(Stack, "parameter_list", property(_parameters))
     for name, value in {
         "drift_information": {"StackDriftStatus": _NOT_CHECKED},
         "rollback_configuration": {},
@@ -38,6 +39,19 @@ def install() -> None:
         "capabilities": None,
     }.items():
         add(Stack, name, value)
+
+
+def _parameters(stack: Stack) -> list[dict[str, Any]] | None:
+    """The parameters of a stack as they were given, without those that are not to be shown."""
+    resources: Any = stack.resource_map
+    hidden = resources.no_echo_parameter_keys
+    found = []
+    for name, value in stack.stack_parameters.items():
+        one = {"ParameterKey": name, "ParameterValue": "****" if name in hidden else parameter_values.text(value)}
+        if str(stack.template_dict["Parameters"][name]["Type"]).startswith("AWS::SSM::Parameter::Value<"):
+            one["ResolvedValue"] = parameter_values.text(resources.resolved_parameters[name])
+        found.append(one)
+    return found or None  # no member
 
 
 def _stack(request: CloudFormationResponse, missing: str = "Stack with id {} does not exist") -> Any:

@@ -85,6 +85,7 @@ class Backend(CloudFormationBackend):
         stack: Any = self.stacks[change_set.stack_id]
         refuse_while_in_progress(stack)
         stack.change_set_id, stack.last_updated_time = change_set.change_set_id, utcnow()
+        stack.capabilities = change_set.capabilities or None
         stack.disable_rollback = disable_rollback
         stack.notification_arns = _or(change_set.notification_arns, stack.notification_arns)
         stack.role_arn = change_set.role_arn or stack.role_arn
@@ -196,6 +197,7 @@ class Backend(CloudFormationBackend):
         id = generate_stack_id(name, self.region_name, self.account_id)
         stack = Stack(id, name, template, parameters, self.account_id, self.region_name, tags=tags)
         self.stacks[id] = stack
+        stack._add_stack_event("CREATE_IN_PROGRESS", resource_status_reason="User Initiated")
         _create(stack)
         return stack
 
@@ -219,7 +221,7 @@ def _given_parameters(stack: Stack) -> dict[str, Any]:
 
 
 def _create(stack: Stack) -> None:
-    _status(stack, "CREATE_IN_PROGRESS")
+    stack.status = "CREATE_IN_PROGRESS"
     resource_map: Any = stack.resource_map
     # There are no outputs until all resources are created.
     stack.output_map = OutputMap(resource_map, {}, stack.stack_id)

@@ -114,7 +114,7 @@ def _find_in_map(argument: Any, resources: Any) -> Any:
 
 def _if(argument: Any, resources: Any) -> Any:
     condition, then, otherwise = argument
-    return evaluated(then if resources.lazy_condition_map[condition] else otherwise, resources)
+    return evaluated(then if condition_of(condition, resources) else otherwise, resources)
 
 
 def _text(value: Any) -> str:
@@ -201,6 +201,36 @@ def _stack_output(argument: Any, resources: Any) -> Any:
     raise UnresolvedValue(f"Fn::GetStackOutput: there is no output {output} of a stack {name} in {region}")
 
 
+def holds(condition: Any, resources: Any) -> bool:
+    """Returns whether a condition of a template holds; texts are compared, so that `true` equals "true".
+
+    Raises:
+        ValidationError: it names a condition that there is not.
+    """
+    if isinstance(condition, bool):
+        return condition
+    [(name, argument)] = condition.items()
+    if name == "Condition":
+        return condition_of(argument, resources)
+    if name == "Fn::Equals":
+        if not isinstance(argument, list) or len(argument) != 2:
+            raise ValidationError(
+                message="Template error: every Fn::Equals object requires a list of 2 string parameters."
+            )
+        left, right = (_text(evaluated(item, resources)) for item in argument)
+        return left == right
+    if name == "Fn::Not":
+        return not holds(argument[0], resources)
+    return (all if name == "Fn::And" else any)(holds(item, resources) for item in argument)
+
+
+def condition_of(name: str, resources: Any, place: str = "Fn::If") -> bool:
+    """Returns whether a named condition holds."""
+    if name not in resources.lazy_condition_map:
+        raise ValidationError(message=f"Template error: unresolved condition dependency {name} in {place}")
+    return bool(resources.lazy_condition_map[name])
+
+
 _FUNCTIONS: dict[str, Callable[[Any, Any], Any]] = {
     "Ref": _ref,
     "Fn::Base64": _base64,
@@ -218,7 +248,7 @@ _FUNCTIONS: dict[str, Callable[[Any, Any], Any]] = {
     "Fn::Sub": _sub,
     "Fn::ToJsonString": _to_json,
 }
-# What moto evaluates elsewhere: conditions, and mappings that are included.
+# And those of conditions, and of mappings that are included.
 _SUPPORTED = frozenset({*_FUNCTIONS, "Fn::And", "Fn::Equals", "Fn::Not", "Fn::Or", "Fn::Transform"})
 
 

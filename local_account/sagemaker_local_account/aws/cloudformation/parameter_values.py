@@ -25,7 +25,7 @@ def check(template: Mapping[str, Any], given: Mapping[str, Any], account_id: str
     if lacking := [name for name, value in values.items() if value is None]:
         raise ValidationError(message=f"Parameters: [{', '.join(lacking)}] must have values")
     for name, value in values.items():
-        _check_one(name, slots[name], _text(value))
+        _check_one(name, slots[name], text(value))
         if slots[name].get("Type", "").startswith(_SSM):
             typed(slots[name], value, account_id, region)
 
@@ -33,7 +33,7 @@ def check(template: Mapping[str, Any], given: Mapping[str, Any], account_id: str
 def _check_one(name: str, slot: Mapping[str, Any], value: str) -> None:
     items = [item.strip() for item in value.split(",")] if _is_list(slot["Type"]) else [value]
     for item in items:
-        allowed = [_text(one) for one in slot.get("AllowedValues", [item])]
+        allowed = [text(one) for one in slot.get("AllowedValues", [item])]
         if item not in allowed:
             raise _refused(name, slot, f"Parameter '{name}' must be one of AllowedValues: [{', '.join(allowed)}]")
         if not re.fullmatch(slot.get("AllowedPattern", ".*"), item, re.DOTALL):
@@ -74,14 +74,17 @@ def typed(slot: Mapping[str, Any], value: Any, account_id: str, region: str) -> 
     if _is_list(kind):
         items = [item.strip() for item in str(value).split(",")]
         return [_number(item) for item in items] if kind == "List<Number>" else items
-    return _number(str(value)) if kind == "Number" else _text(value)
+    return _number(str(value)) if kind == "Number" else text(value)
 
 
 def _is_list(kind: str) -> bool:
     return kind == "CommaDelimitedList" or "List<" in kind
 
 
-def _text(value: Any) -> str:
+def text(value: Any) -> str:
+    """Returns a value as the text that it is described with."""
+    if isinstance(value, list):
+        return ",".join(map(text, value))
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 

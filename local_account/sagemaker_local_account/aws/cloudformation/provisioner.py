@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 import re
 import threading
@@ -9,6 +10,7 @@ from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
+from moto.cloudformation import parsing
 from moto.cloudformation.models import Event, cloudformation_backends
 from moto.cloudformation.parsing import ResourceMap, parse_and_create_resource, parse_and_update_resource
 from moto.ec2.models import ec2_backends
@@ -127,6 +129,14 @@ class Resources(ResourceMap):
             value = slot.get("Default") if given is None else given
             self.resolved_parameters[name] = parameter_values.typed(slot, value, self._account_id, self._region_name)
         self._parsed_resources.update(self.resolved_parameters)
+
+    def load_conditions(self) -> None:
+        """Evaluates the conditions, each when it is asked for."""
+        self.lazy_condition_map = parsing.LazyDict()
+        for name, condition in self._template.get("Conditions", {}).items():
+            self.lazy_condition_map[name] = functools.partial(intrinsics.holds, condition, self)
+        for name in [*self.lazy_condition_map]:
+            self.lazy_condition_map[name]
 
     def existing(self) -> list[Any]:
         """Returns the resources that there are, those among them that an update has yet to delete."""

@@ -89,7 +89,7 @@ def _create_stack(self: CloudFormationResponse) -> ActionResult:
         timeout_in_mins=self._get_param("TimeoutInMinutes"),
         stack_policy_body=self._get_param("StackPolicyBody"),
     )
-    stack.capabilities = capabilities
+    stack.capabilities = capabilities or None
     stack.disable_rollback = self._get_bool_param("DisableRollback", False) or on_failure == "DO_NOTHING"
     backend.begin_creation(stack)
     return ActionResult({"StackId": stack.stack_id})
