@@ -209,6 +209,7 @@ def test_after_cdk_destroy_of_every_example_the_account_holds_what_it_held_befor
     }  # fmt: skip
 
 
+@pytest.mark.soak  # all examples are deployed
 def test_the_deletion_of_a_workflow_without_an_execution_waits_for_no_late_job(examples: Examples) -> None:
     assert looks_for_late_jobs(examples) == len(KINDS)  # once for each stack
 
