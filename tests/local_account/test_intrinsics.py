@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from botocore.exceptions import ClientError, WaiterError
-from cdk_stacks import deploy
+from cdk_stacks import deploy, ids
 from running_account import Running
 
 # An expression, and its value as an output.
@@ -45,7 +45,6 @@ VALUES: dict[str, tuple[Any, str]] = {
     "an attribute by one text": ({"Fn::GetAtt": "Stored.Type"}, "String"),
     # test_resolve_ssm, test_resolve_ssm_with_version
     "a stored parameter": ({"Fn::Sub": "{{resolve:ssm:${Kept}:1}}"}, "kept"),
-    "a stored parameter by a name that is joined": ({"Fn::Join": ["", ["{{resolve:ssm:", {"Ref": "Kept"}, "}}"]]}, "kept"),
     # test_create_stack_with_ssm_parameters
     "a parameter that names a stored one": ({"Ref": "FromStore"}, "kept"),
     "items of a list by its default": ({"Fn::Select": [1, {"Ref": "Names"}]}, "b"),
@@ -75,6 +74,10 @@ def outputs(running: Running) -> dict[str, str]:
     resources = {
         "Stored": {"Type": "AWS::SSM::Parameter", "Properties": {"Type": "String", "Value": "stored"}},
         "Topic": {"Type": "AWS::SNS::Topic", "Properties": {"DisplayName": "of four"}},
+        "Joined": {
+            "Type": "AWS::SSM::Parameter",
+            "Properties": {"Type": "String", "Value": {"Fn::Join": ["", ["{{resolve:ssm:", {"Ref": "Kept"}, "}}"]]}},
+        },
         # A name that is generated ends as FIFO queues' names must.
         "Ordered": {"Type": "AWS::SQS::Queue", "Properties": {"FifoQueue": True}},
     }
@@ -165,6 +168,35 @@ def test_what_cannot_be_deployed_is_refused_before_anything_is_made(
     assert raised.value.response["Error"]["Message"] == said
     with pytest.raises(ClientError, match="does not exist"):
         client.describe_stacks(StackName="refused")
+
+
+@pytest.mark.usefixtures("outputs")
+def test_a_resource_has_the_stored_parameter_whose_name_is_joined(running: Running) -> None:
+    stored = running.client("ssm").get_parameter(Name=ids(running, "functions")["Joined"])
+    assert stored["Parameter"]["Value"] == "kept"
+
+
+def test_what_a_condition_leaves_out_may_refer_to_what_it_leaves_out(running: Running) -> None:
+    """engine/test_conditions.py: test_references_to_disabled_resources"""
+    skipped = {**template({"Ref": "MyTopic"})["Resources"]["Stored"], "Condition": "Never"}
+    resources = {**template()["Resources"], "MyTopic": SKIPPED, "Of": skipped}
+    outputs = {"Of": {"Condition": "Never", "Value": {"Ref": "MyTopic"}}, "Kind": {"Value": "a"}}
+    assert deploy(running, "left-out", resources, **NEVER, Outputs=outputs) == {"Kind": "a"}
+
+
+def test_a_parameter_that_is_not_to_be_shown_is_not(running: Running) -> None:
+    """api/test_stacks.py: test_no_echo_parameter"""
+    parameters = {
+        "Token": {"Type": "String", "NoEcho": True, "Default": "secret"},
+        "FromStore": {"Type": "AWS::SSM::Parameter::Value<String>", "Default": "shown"},
+    }
+    running.client("ssm").put_parameter(Name="shown", Value="resolved", Type="String")
+    deploy(running, "hidden", template()["Resources"], Parameters=parameters)
+    [stack] = running.client("cloudformation").describe_stacks(StackName="hidden")["Stacks"]
+    assert stack["Parameters"] == [
+        {"ParameterKey": "Token", "ParameterValue": "****"},
+        {"ParameterKey": "FromStore", "ParameterValue": "shown", "ResolvedValue": "resolved"},
+    ]
 
 
 @pytest.mark.parametrize(

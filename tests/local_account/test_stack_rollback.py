@@ -65,6 +65,12 @@ def test_an_update_that_is_not_rolled_back_keeps_what_it_did_and_is_rolled_back_
     assert failing.status() == "UPDATE_FAILED"
     assert {*ids(running, "kept")} == {"Queue", "New", "Old"}
     assert failing.delay() == "2"
+    statuses = failing.client.describe_stack_resources(StackName="kept")["StackResources"]
+    assert {one["LogicalResourceId"]: one["ResourceStatus"] for one in statuses} == {
+        "Queue": "UPDATE_COMPLETE",
+        "New": "CREATE_COMPLETE",
+        "Old": "CREATE_COMPLETE",
+    }
     failing.client.rollback_stack(StackName="kept")
     assert failing.status() == "UPDATE_ROLLBACK_COMPLETE"
     assert {*ids(running, "kept")} == {"Queue", "Old"}
@@ -78,9 +84,9 @@ def test_the_next_update_does_what_the_failed_one_did_not(running: Running) -> N
     failing.update({"Queue": queue(2), "Bad": bad_after("Queue"), "Late": late}, DisableRollback=True)
     assert failing.status() == "UPDATE_FAILED"
     assert failing.delay("Late") == "1"
-    failing.update({"Queue": queue(2), "Late": queue(3)})
+    failing.update({"Queue": queue(2), "Bad": queue(1), "Late": late})
     assert failing.status() == "UPDATE_COMPLETE"
-    assert {*ids(running, "again")} == {"Queue", "Late"}
+    assert {*ids(running, "again")} == {"Queue", "Bad", "Late"}
     assert (failing.delay(), failing.delay("Late")) == ("2", "3")
 
 
