@@ -166,3 +166,29 @@ def test_resources_of_iam_are_acknowledged(running: Running, name: dict[str, str
         client.create_change_set(**asked, TemplateBody=template)
     assert raised.value.response["Error"]["Message"] == f"Requires capabilities : [{capability}]"
     assert client.create_change_set(**asked, TemplateBody=template, Capabilities=[capability])["Id"]
+
+
+def test_a_condition_adds_and_removes(running: Running) -> None:
+    """resources/test_cdk.py: test_cdk_bootstrap_redeploy; test_change_sets.py: test_conditions"""
+    by_condition = {
+        "Parameters": {"Kind": {"Type": "String"}},
+        "Conditions": {
+            "First": {"Fn::Equals": [{"Ref": "Kind"}, "a"]},
+            "Second": {"Fn::Not": [{"Condition": "First"}]},
+        },
+        "Resources": {
+            "Always": TOPIC,
+            **{name: {"Type": "AWS::SNS::Topic", "Condition": name} for name in ("First", "Second")},
+        },
+    }
+    chosen = ChangeSets(running, "chosen-by-condition")
+
+    def changes(name: str, kind: str, value: str) -> dict[str, str]:
+        parameters = [{"ParameterKey": "Kind", "ParameterValue": value}]
+        chosen.create(name, kind, template=by_condition, Parameters=parameters)
+        found = [one["ResourceChange"] for one in chosen.describe(name)["Changes"]]
+        return {one["LogicalResourceId"]: one["Action"] for one in found}
+
+    assert changes("made", "CREATE", "a") == {"Always": "Add", "First": "Add"}
+    chosen.execute("made", "create")
+    assert changes("other", "UPDATE", "b") == {"Second": "Add", "First": "Remove"}

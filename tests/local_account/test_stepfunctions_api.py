@@ -343,3 +343,19 @@ def test_a_standard_state_machine_does_not_run_in_one_call(machines: Machines, u
         "StateMachineTypeNotSupported",
         "This operation is not supported by this type of state machine",
     )
+
+
+@pytest.mark.parametrize(
+    ("principal", "taken"), [("states.us-east-1.amazonaws.com", True), ("states.eu-west-1.amazonaws.com", False)]
+)
+def test_a_role_may_trust_the_regional_principal_of_its_region(running: Running, principal: str, taken: bool) -> None:
+    """As the CDK writes it without feature flags: test_nested_statemachine_with_sync2 of LocalStack."""
+    client = running.client("stepfunctions")
+    definition = json.dumps({"StartAt": "End", "States": {"End": {"Type": "Succeed"}}})
+    name = principal.split(".")[1]
+    given = {"name": name, "definition": definition, "roleArn": running.role(f"of-{name}", principal)}
+    if taken:
+        assert client.create_state_machine(**given)["stateMachineArn"].endswith(name)
+    else:
+        with pytest.raises(ClientError, match="nor the regional one is authorized to assume the provided role"):
+            client.create_state_machine(**given)

@@ -229,11 +229,17 @@ class Authorizer:
         source = {"aws:sourceaccount": (self._location.account,), "aws:sourcearn": (source_arn,)}
         call, trust = Call("sts:AssumeRole", role_arn, source), self._trust(role_arn)
         try:
-            allowed = effect_of([trust] if trust else [], call, _of_service(service)) == "Allow"
+            documents = [trust] if trust else []
+            names = [service, *self._regional(service)]
+            allowed = any(effect_of(documents, call, _of_service(name)) == "Allow" for name in names)
         except UnsupportedCondition as error:
             raise LookupError(f"{error} in the trust policy of {role_arn} is not evaluated here") from None
         if not allowed:
             raise LookupError(f"the trust policy of {role_arn} does not let {service} assume it")
+
+    def _regional(self, service: str) -> list[str]:
+        """The other principal of a service, as Step Functions says: "the global service principal" or "the regional one"."""
+        return [f"states.{self._location.region}.amazonaws.com"] if service == "states.amazonaws.com" else []
 
     def check_service(self, service: str, call: Call, source_arn: str) -> None:
         """Raises LookupError unless the policies of the resource, and of its key, allow a service the call for ``source_arn``."""

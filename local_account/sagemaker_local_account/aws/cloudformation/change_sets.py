@@ -88,7 +88,7 @@ def _create(self: CloudFormationResponse) -> ActionResult:
     backend: Any = self.cloudformation_backend
     stack = _stack_for(backend, kind, stack_name, name)
     template, parameters = given_template(self, stack), given_parameters(self, stack)
-    deployable.check(backend, stack_name, template, parameters, self._get_param("Capabilities", []))
+    resources = deployable.check(backend, stack_name, template, parameters, self._get_param("Capabilities", []))
     details = {
         "parameters": parameters,
         "notification_arns": self._get_param("NotificationARNs"),
@@ -104,7 +104,7 @@ def _create(self: CloudFormationResponse) -> ActionResult:
     id = generate_changeset_id(name, self.region, self.current_account)
     made: Any = ChangeSet(kind, id, name, stack, template, description=self._get_param("Description"), **details)
     made.capabilities = self._get_param("Capabilities", [])
-    made.changes = [*_changes(stack, made)]
+    made.changes = [*_changes(stack, made, resources)]
     made.status, made.execution_status = "CREATE_COMPLETE", "AVAILABLE"
     if kind == "UPDATE" and not is_changed(stack, template, made.parameters, made.tags):
         made.status, made.execution_status, made.status_reason = "FAILED", "UNAVAILABLE", _NO_CHANGES
@@ -185,30 +185,27 @@ def _reviewed(backend: Any, name: str, details: dict[str, Any]) -> Stack:
     return stack
 
 
-def _changes(stack: Stack, change_set: ChangeSet) -> Iterator[dict[str, Any]]:
+def _changes(stack: Stack, change_set: ChangeSet, new: Any) -> Iterator[dict[str, Any]]:
+    """What a change set does to the resources of a stack, of which ``new`` are those that it leaves."""
     resources: Any = stack.resource_map
-    former, new = resources._resource_json_map, change_set.template_dict["Resources"]
-    physical = {one.logical_resource_id: one.physical_resource_id for one in resources.existing()}
-    by_action = resources.build_resource_diff(change_set.template_dict, change_set.parameters)
     given = change_set.parameters
     parameters = [name for name in given if resources.input_parameters.get(name) != given[name]]
-    for action, names in by_action.items():
-        for name in names:
-            definition = (former if action == "Remove" else new)[name]
-            change = {
-                "Action": action,
-                "LogicalResourceId": name,
-                "ResourceType": definition["Type"],
-                "Details": [],
-                "Scope": [],
-            }
-            if action != "Add" and physical.get(name):
-                change["PhysicalResourceId"] = physical[name]
-            if action == "Modify":
-                change |= _modification(former[name], definition, parameters)
-                if not change["Scope"]:
-                    continue
-            yield change  # moto wraps it
+    made = {one.logical_resource_id: one.physical_resource_id for one in resources.existing()}
+    former = {name: one for name, one in resources._resource_json_map.items() if name in made}
+    definitions = {
+        name: one
+        for name, one in new._resource_json_map.items()
+        if new.lazy_condition_map.get(one.get("Condition"), True)
+    }
+    for name in {**definitions, **former}:
+        change = {"Action": "Add", "Details": [], "Scope": []}
+        if name in former:
+            change |= {"Action": "Remove", "PhysicalResourceId": made[name]}
+        if name in former and name in definitions:
+            change |= {"Action": "Modify", **_modification(former[name], definitions[name], parameters)}
+            if not change["Scope"]:
+                continue
+        yield {**change, "LogicalResourceId": name, "ResourceType": (definitions.get(name) or former[name])["Type"]}
 
 
 def _modification(former: dict[str, Any], new: dict[str, Any], parameters: list[str]) -> dict[str, Any]:

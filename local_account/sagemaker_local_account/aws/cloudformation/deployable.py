@@ -30,7 +30,7 @@ class InsufficientCapabilities(CloudFormationError):
 
 def check(
     backend: CloudFormationBackend, name: str, template: str, parameters: dict[str, Any], capabilities: list[str] | None
-) -> None:
+) -> Resources:
     """Raises an error for what CloudFormation, or the local account, refuses.
 
     Args:
@@ -39,6 +39,9 @@ def check(
         template: the template.
         parameters: the values of its parameters, by name.
         capabilities: what the request acknowledges; None where it needs not.
+
+    Returns:
+        The resources, none of which is made.
 
     Raises:
         ValidationError, InsufficientCapabilities: in the service's words.
@@ -66,6 +69,7 @@ def check(
         ) from error
     for block in ("Resources", "Outputs"):
         _check_block(block, found.get(block) or {}, resources)
+    return resources
 
 
 def _check_block(block: str, definitions: dict[str, Any], resources: Any) -> None:
