@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from moto.iam.models import ManagedPolicy, Role, iam_backends
+from moto.iam.models import IAMBackend, ManagedPolicy, Role, iam_backends
 
 from sagemaker_local_account.aws.resource_types import ServiceResources, real
 from sagemaker_local_account.core.patches import CREATE, UPDATE, patch
@@ -15,9 +15,15 @@ _moto_create_role = Role.create_from_cloudformation_json
 
 def install() -> None:
     """Patches moto's roles and managed policies."""
+    patch(IAMBackend, "get_roles", _roles, "self")
     patch(Role, "create_from_cloudformation_json", _create_role, CREATE)
     patch(Role, "update_from_cloudformation_json", _update_role, UPDATE)
     patch(ManagedPolicy, "update_from_cloudformation_json", _update_policy, UPDATE)
+
+
+def _roles(self: IAMBackend) -> list[Role]:
+    """The roles, of which moto looks for one while stacks that are deployed beside each other make others."""
+    return [*self.roles.values()]
 
 
 def _delete_role(role: Role, account_id: str, region_name: str) -> None:
