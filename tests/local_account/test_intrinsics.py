@@ -184,6 +184,14 @@ def test_what_a_condition_leaves_out_may_refer_to_what_it_leaves_out(running: Ru
     assert deploy(running, "left-out", resources, **NEVER, Outputs=outputs) == {"Kind": "a"}
 
 
+def test_a_parameter_without_a_name_is_refused(running: Running) -> None:
+    client = running.client("cloudformation")
+    with pytest.raises(ClientError, match="each must have a ParameterKey"):
+        client.create_stack(
+            StackName="unnamed", TemplateBody=json.dumps(template()), Parameters=[{"ParameterValue": "a"}]
+        )
+
+
 def test_a_parameter_that_is_not_to_be_shown_is_not(running: Running) -> None:
     """api/test_stacks.py: test_no_echo_parameter"""
     parameters = {

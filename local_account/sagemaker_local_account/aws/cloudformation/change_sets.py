@@ -139,11 +139,13 @@ def given_parameters(request: CloudFormationResponse, stack: Stack | None) -> di
     """Returns the parameters of a request, by their names.
 
     Raises:
-        ValidationError: one has both a value and ``UsePreviousValue``.
+        ValidationError: one has no name, or both a value and ``UsePreviousValue``.
     """
     former = {} if stack is None else stack.stack_parameters
     values: dict[str, Any] = {}
     for one in request._get_param("Parameters", []):
+        if "ParameterKey" not in one:
+            raise ValidationError(message="Parameters: each must have a ParameterKey")
         name, previous = one["ParameterKey"], str(one.get("UsePreviousValue", "")).lower() == "true"
         if previous and one.get("ParameterValue"):
             raise ValidationError(
