@@ -184,6 +184,12 @@ def test_what_a_condition_leaves_out_may_refer_to_what_it_leaves_out(running: Ru
     assert deploy(running, "left-out", resources, **NEVER, Outputs=outputs) == {"Kind": "a"}
 
 
+def test_a_request_without_a_template_is_refused(running: Running) -> None:
+    """api/test_update_stack.py: test_no_template_error"""
+    with pytest.raises(ClientError, match="Either Template URL or Template Body must be specified"):
+        running.client("cloudformation").create_stack(StackName="none")
+
+
 def test_a_parameter_without_a_name_is_refused(running: Running) -> None:
     client = running.client("cloudformation")
     with pytest.raises(ClientError, match="each must have a ParameterKey"):

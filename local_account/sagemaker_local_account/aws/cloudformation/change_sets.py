@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 from moto.cloudformation.exceptions import CloudFormationError, ValidationError
@@ -18,8 +18,15 @@ from moto.cloudformation.responses import CloudFormationResponse
 from moto.cloudformation.utils import generate_changeset_id, generate_stack_id
 from moto.core.responses import ActionResult, EmptyResult
 
-from sagemaker_local_account.aws.cloudformation import deployable, resource_schemas, templates
+from sagemaker_local_account.aws.cloudformation import deployable, parameter_values, resource_schemas, templates
 from sagemaker_local_account.aws.cloudformation.provisioner import references
+from sagemaker_local_account.aws.cloudformation.request_members import (
+    constraint,
+    parameters_of,
+    stack_of,
+    tags_of,
+    template_of,
+)
 from sagemaker_local_account.core.patches import patch, patch_item
 
 _NAME = re.compile(r"[a-zA-Z][-a-zA-Z0-9]{0,127}")
@@ -75,28 +82,22 @@ def _create(self: CloudFormationResponse) -> ActionResult:
     if kind == "IMPORT":
         raise ValidationError(message="the local account does not support change sets that import resources")
     if kind not in _TYPES:
-        raise ValidationError(
-            message=f"1 validation error detected: Value '{kind}' at 'changeSetType' failed to satisfy constraint: "
-            "Member must satisfy enum value set: [IMPORT, CREATE, UPDATE]"
-        )
+        raise constraint(kind, "changeSetType", "satisfy enum value set: [IMPORT, CREATE, UPDATE]")
     if not _NAME.fullmatch(str(name)):
-        raise ValidationError(
-            message=f"1 validation error detected: Value '{name}' at 'changeSetName' failed to satisfy constraint: "
-            "Member must satisfy regular expression pattern: [a-zA-Z][-a-zA-Z0-9]*"
-        )
+        raise constraint(name, "changeSetName", "satisfy regular expression pattern: [a-zA-Z][-a-zA-Z0-9]*")
     self.validate_template_and_stack_body()
     backend: Any = self.cloudformation_backend
-    stack = _stack_for(backend, kind, stack_name, name)
-    template, parameters = given_template(self, stack), given_parameters(self, stack)
+    stack = _stack_for(self, kind, name)
+    template, parameters = template_of(self, stack), parameters_of(self, stack)
     resources = deployable.check(backend, stack_name, template, parameters, self._get_param("Capabilities", []))
     details = {
         "parameters": parameters,
         "notification_arns": self._get_param("NotificationARNs"),
-        "tags": given_tags(self),
+        "tags": tags_of(self),
         "role_arn": self._get_param("RoleARN"),
     }
     if stack is None:
-        stack = _reviewed(backend, stack_name, details)
+        stack = _reviewed(backend, stack_name)
     if any(one.change_set_name == name and _is_pending(one) for one in _of(backend, stack)):
         raise ChangeSetAlreadyExists(
             f"ChangeSet {name} cannot be created due to a mismatch with existing attribute Template"
@@ -118,66 +119,32 @@ def refuse_unless_updatable(stack: Stack) -> None:
         raise ValidationError(message=f"Stack:{stack.stack_id} is in {stack.status} state and can not be updated.")
 
 
-def given_template(request: CloudFormationResponse, stack: Stack | None) -> str:
-    """Returns the template of a request, which may be that which a stack has."""
-    if stack is not None and request._get_bool_param("UsePreviousTemplate", False):
-        return str(stack.template)
-    url = request._get_param("TemplateURL")
-    return str(request._get_stack_from_s3_url(url) if url else request._get_param("TemplateBody"))
-
-
-def is_changed(stack: Stack, template: str, parameters: dict[str, Any], tags: dict[str, str] | None) -> bool:
+def is_changed(stack: Stack, template: str | None, parameters: dict[str, Any], tags: dict[str, str] | None) -> bool:
     """Whether an update differs from what a stack has; the values of parameters of which nothing is said are their defaults."""
     if stack.status.endswith("_FAILED"):
         return True
     new, former = ({**templates.parsed(text), "Metadata": None} for text in (template, str(stack.template)))
-    values = {name: about.get("Default") for name, about in new.get("Parameters", {}).items()} | parameters
-    return new != former or {**values} != {**stack.stack_parameters} or (tags is not None and tags != stack.tags)
+    values = parameter_values.given_or_default(new, parameters)
+    return new != former or values != stack.stack_parameters or (tags is not None and tags != stack.tags)
 
 
-def given_parameters(request: CloudFormationResponse, stack: Stack | None) -> dict[str, Any]:
-    """Returns the parameters of a request, by their names.
-
-    Raises:
-        ValidationError: one has no name, or both a value and ``UsePreviousValue``.
-    """
-    former = {} if stack is None else stack.stack_parameters
-    values: dict[str, Any] = {}
-    for one in request._get_param("Parameters", []):
-        if "ParameterKey" not in one:
-            raise ValidationError(message="Parameters: each must have a ParameterKey")
-        name, previous = one["ParameterKey"], str(one.get("UsePreviousValue", "")).lower() == "true"
-        if previous and one.get("ParameterValue"):
-            raise ValidationError(
-                message=f"Invalid input for parameter key {name}. Cannot specify usePreviousValue as true and non empty value "
-                "for a parameter"
-            )
-        values[name] = former.get(name) if previous else one.get("ParameterValue")
-    return values
-
-
-def given_tags(request: CloudFormationResponse) -> dict[str, str] | None:
-    """Returns the tags of a request; None for one that says nothing of them."""
-    listed = request._get_param("Tags")
-    return None if listed is None else {one["Key"]: one["Value"] for one in listed}
-
-
-def _stack_for(backend: Any, kind: str, name: str, change_set: str) -> Stack | None:
+def _stack_for(request: CloudFormationResponse, kind: str, change_set: str) -> Stack | None:
     """The stack of a change set that is created; None for one that is yet to be made."""
+    if kind == "UPDATE":
+        updated: Stack = stack_of(request)
+        refuse_unless_updatable(updated)
+        return updated
+    name = request._get_param("StackName")
+    backend: Any = request.cloudformation_backend
     stack: Stack | None = backend.find_stack(name)
-    if kind == "CREATE":
-        if stack is not None and stack.status != "REVIEW_IN_PROGRESS":
-            raise ValidationError(
-                message=f"Stack [{name}] already exists and cannot be created again with the changeSet [{change_set}]."
-            )
-        return stack
-    if stack is None:
-        raise ValidationError(message=f"Stack [{name}] does not exist")
-    refuse_unless_updatable(stack)
+    if stack is not None and stack.status != "REVIEW_IN_PROGRESS":
+        raise ValidationError(
+            message=f"Stack [{name}] already exists and cannot be created again with the changeSet [{change_set}]."
+        )
     return stack
 
 
-def _reviewed(backend: Any, name: str, details: dict[str, Any]) -> Stack:
+def _reviewed(backend: Any, name: str) -> Stack:
     """A stack without resources, which exists for its change set."""
     id = generate_stack_id(name, backend.region_name, backend.account_id)
     stack: Any = Stack(id, name, {}, {}, backend.account_id, backend.region_name)
@@ -194,11 +161,7 @@ def _changes(stack: Stack, change_set: ChangeSet, new: Any) -> Iterator[dict[str
     parameters = [name for name in given if resources.input_parameters.get(name) != given[name]]
     made = {one.logical_resource_id: one.physical_resource_id for one in resources.existing()}
     former = {name: one for name, one in resources._resource_json_map.items() if name in made}
-    definitions = {
-        name: one
-        for name, one in new._resource_json_map.items()
-        if new.lazy_condition_map.get(one.get("Condition"), True)
-    }
+    definitions = new.wanted()
     for name in {**definitions, **former}:
         change = {"Action": "Add", "Details": [], "Scope": []}
         if name in former:
@@ -234,7 +197,7 @@ def _modification(former: dict[str, Any], new: dict[str, Any], parameters: list[
     return {"Scope": scope, "Details": details, "Replacement": "True" if fixed & {*names} else "False"}
 
 
-def _of(backend: Any, stack: Stack) -> Iterable[ChangeSet]:
+def _of(backend: Any, stack: Stack) -> list[ChangeSet]:
     return [one for one in backend.change_sets.values() if one.stack_id == stack.stack_id]
 
 
@@ -256,20 +219,17 @@ def named(
         ValidationError: the stack does not exist, or is not given.
         ChangeSetNotFound: the change set does not exist.
     """
-    name, stack_name = request._get_param("ChangeSetName"), request._get_param("StackName")
+    name = request._get_param("ChangeSetName")
     backend: Any = request.cloudformation_backend
     if name in backend.change_sets:
         found: ChangeSet = backend.change_sets[name]
         return found
     if str(name).startswith("arn:"):
         raise ChangeSetNotFound(f"ChangeSet [{name}] does not exist")
-    if not stack_name:
+    if not request._get_param("StackName"):
         raise ValidationError(message=without_stack)
-    stack = backend.find_stack(stack_name)
-    if stack is None:
-        raise ValidationError(message=f"Stack [{stack_name}] does not exist")
     # The last one: former change sets of the same name have been executed.
-    for change_set in reversed([*_of(backend, stack)]):
+    for change_set in reversed(_of(backend, stack_of(request))):
         if change_set.change_set_name == name:
             return change_set
     raise ChangeSetNotFound(f"ChangeSet [{name}] does not exist")
@@ -307,12 +267,8 @@ def _summary(change_set: Any) -> dict[str, Any]:
 
 
 def _list(self: CloudFormationResponse) -> ActionResult:
-    name = self._get_param("StackName")
-    backend: Any = self.cloudformation_backend
-    stack = backend.find_stack(name)
-    if stack is None:
-        raise ValidationError(message=f"Stack [{name}] does not exist")
-    return ActionResult({"Summaries": [_summary(one) for one in _of(backend, stack) if _is_pending(one)]})
+    pending = [one for one in _of(self.cloudformation_backend, stack_of(self)) if _is_pending(one)]
+    return ActionResult({"Summaries": [_summary(one) for one in pending]})
 
 
 def _delete(self: CloudFormationResponse) -> EmptyResult:

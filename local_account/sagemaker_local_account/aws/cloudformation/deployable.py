@@ -7,7 +7,6 @@ test_references.py, test_conditions.py and test_mappings.py, test_template_engin
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from typing import Any
 
 from moto.cloudformation.exceptions import CloudFormationError, ValidationError
@@ -15,7 +14,7 @@ from moto.cloudformation.models import CloudFormationBackend
 from moto.core.exceptions import ServiceException
 
 from sagemaker_local_account.aws.cloudformation import intrinsics, parameter_values, templates
-from sagemaker_local_account.aws.cloudformation.provisioner import Resources
+from sagemaker_local_account.aws.cloudformation.provisioner import Resources, references
 
 _PSEUDO = ("AccountId", "NoValue", "NotificationARNs", "Partition", "Region", "StackId", "StackName", "URLSuffix")
 _PSEUDO_NAMES = frozenset(f"AWS::{name}" for name in _PSEUDO)
@@ -29,7 +28,11 @@ class InsufficientCapabilities(CloudFormationError):
 
 
 def check(
-    backend: CloudFormationBackend, name: str, template: str, parameters: dict[str, Any], capabilities: list[str] | None
+    backend: CloudFormationBackend,
+    name: str,
+    template: str | None,
+    parameters: dict[str, Any],
+    capabilities: list[str] | None,
 ) -> Resources:
     """Raises an error for what CloudFormation, or the local account, refuses.
 
@@ -53,7 +56,7 @@ def check(
             if not _NAME.fullmatch(one):
                 raise ValidationError(message=f"Template format error: {part} name {one} is non alphanumeric.")
     parameter_values.check(found, parameters, backend.account_id, backend.region_name)
-    needed = [] if capabilities is None else templates.summary(template)["Capabilities"]
+    needed = [] if capabilities is None else templates.capabilities(found)
     if needed and not {"CAPABILITY_NAMED_IAM", *needed} & {*(capabilities or [])}:
         raise InsufficientCapabilities(f"Requires capabilities : [{needed[0]}]")
     try:
@@ -74,20 +77,25 @@ def check(
 
 def _check_block(block: str, definitions: dict[str, Any], resources: Any) -> None:
     holds = resources.lazy_condition_map
-    known = _PSEUDO_NAMES | {*resources._template.get("Parameters", {})}
-    made = {name for name, one in resources._resource_json_map.items() if holds.get(one.get("Condition"), True)}
-    lacking: dict[str, None] = {}
+    known = _PSEUDO_NAMES | {*resources._template.get("Parameters", {}), *resources.wanted()}
+    lacking: set[str] = set()
     for one in definitions.values():
         if not holds.get(one.get("Condition"), True):
             continue
-        for function, argument in _evaluated(one, resources):
+        # What is waited for may be left out by its condition, as nothing that is referred to may.
+        lacking |= references({"DependsOn": one.get("DependsOn")}) - {*resources._resource_json_map}
+        chosen = _chosen({name: part for name, part in one.items() if name != "DependsOn"}, resources)
+        lacking |= references(chosen) - known
+        for function, argument in intrinsics.functions(chosen):
             if function == "Fn::FindInMap":
                 _check_mapping(argument, resources)
-            else:
-                lacking |= dict.fromkeys({*_referred(function, argument)} - known - made)
-        depends = one.get("DependsOn") or []
-        depends = [depends] if isinstance(depends, str) else depends
-        lacking |= dict.fromkeys({*depends} - {*resources._resource_json_map})
+            elif function == "Fn::GetAtt" and not isinstance(
+                argument if isinstance(argument, str) else argument[0], str
+            ):
+                raise ValidationError(
+                    message="Template error: every Fn::GetAtt object requires two non-empty parameters, the resource name and "
+                    "the resource attribute"
+                )
     if lacking:
         before = "Template format error: " if block == "Resources" else ""
         names = ", ".join(sorted(lacking))
@@ -96,37 +104,16 @@ def _check_block(block: str, definitions: dict[str, Any], resources: Any) -> Non
         )
 
 
-def _evaluated(value: Any, resources: Any) -> Iterator[tuple[str, Any]]:
-    """Yields the functions that are evaluated, of `Fn::If` those of one branch."""
+def _chosen(value: Any, resources: Any) -> Any:
+    """A part of a template with the branch in place of each `Fn::If`."""
     if isinstance(value, list):
-        for item in value:
-            yield from _evaluated(item, resources)
-    elif isinstance(value, dict):
-        for name, item in value.items():
-            if name == "Fn::If" and len(value) == 1:
-                yield from _evaluated(item[1] if intrinsics.condition_of(item[0], resources) else item[2], resources)
-                continue
-            if len(value) == 1 and (name == "Ref" or name.startswith("Fn::")):
-                yield name, item
-            yield from _evaluated(item, resources)
-
-
-def _referred(function: str, argument: Any) -> Iterator[str]:
-    if function == "Ref" and isinstance(argument, str):
-        yield argument
-    elif function == "Fn::GetAtt":
-        named = argument.split(".")[:1] if isinstance(argument, str) else argument[:1]
-        if not all(isinstance(name, str) for name in named):
-            raise ValidationError(
-                message="Template error: every Fn::GetAtt object requires two non-empty parameters, the resource name and the "
-                "resource attribute"
-            )
-        yield from named
-    elif function == "Fn::Sub":
-        text, values = (argument, {}) if isinstance(argument, str) else argument
-        for literal, name in intrinsics.VARIABLE.findall(text):
-            if not literal and name not in values:
-                yield name.split(".")[0]
+        return [_chosen(item, resources) for item in value]
+    if not isinstance(value, dict):
+        return value
+    if value.keys() == {"Fn::If"}:
+        condition, then, otherwise = value["Fn::If"]
+        return _chosen(then if intrinsics.condition_of(condition, resources) else otherwise, resources)
+    return {name: _chosen(item, resources) for name, item in value.items()}
 
 
 def _check_mapping(argument: Any, resources: Any) -> None:

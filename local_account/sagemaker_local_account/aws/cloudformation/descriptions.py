@@ -16,9 +16,11 @@ from moto.cloudformation.responses import CloudFormationResponse
 from moto.core.responses import ActionResult
 
 from sagemaker_local_account.aws.cloudformation import change_sets, parameter_values, templates
+from sagemaker_local_account.aws.cloudformation.request_members import stack_of, template_of
 from sagemaker_local_account.core.patches import add, patch
 
 _NOT_CHECKED = "NOT_CHECKED"
+_NO_STACK = "Stack with id {} does not exist"
 
 
 def install() -> None:
@@ -48,19 +50,10 @@ def _parameters(stack: Stack) -> list[dict[str, Any]] | None:
     found = []
     for name, value in stack.stack_parameters.items():
         one = {"ParameterKey": name, "ParameterValue": "****" if name in hidden else parameter_values.text(value)}
-        if str(stack.template_dict["Parameters"][name]["Type"]).startswith("AWS::SSM::Parameter::Value<"):
+        if parameter_values.is_stored(stack.template_dict["Parameters"][name]):
             one["ResolvedValue"] = parameter_values.text(resources.resolved_parameters[name])
         found.append(one)
     return found or None  # no member
-
-
-def _stack(request: CloudFormationResponse, missing: str = "Stack with id {} does not exist") -> Any:
-    name = request._get_param("StackName")
-    backend: Any = request.cloudformation_backend
-    stack = backend.find_stack(name)
-    if stack is None:
-        raise ValidationError(message=missing.format(name))
-    return stack
 
 
 def _resources(stack: Stack) -> list[dict[str, Any]]:
@@ -90,7 +83,7 @@ def _member(resource: dict[str, Any], stack: Stack | None, time: str) -> dict[st
 
 
 def _describe_stack_resource(self: CloudFormationResponse) -> ActionResult:
-    stack, name = _stack(self, "Stack '{}' does not exist"), self._get_param("LogicalResourceId")
+    stack, name = stack_of(self, "Stack '{}' does not exist"), self._get_param("LogicalResourceId")
     for resource in _resources(stack):
         if resource["LogicalResourceId"] == name:
             metadata = stack.template_dict["Resources"].get(name, {}).get("Metadata", {})
@@ -102,7 +95,9 @@ def _describe_stack_resource(self: CloudFormationResponse) -> ActionResult:
 def _describe_stack_resources(self: CloudFormationResponse) -> ActionResult:
     physical, name = self._get_param("PhysicalResourceId"), self._get_param("LogicalResourceId")
     backend: Any = self.cloudformation_backend
-    stacks = [*backend.stacks.values()] if physical and not self._get_param("StackName") else [_stack(self)]
+    stacks = (
+        [*backend.stacks.values()] if physical and not self._get_param("StackName") else [stack_of(self, _NO_STACK)]
+    )
     found = [
         _member(one, stack, "Timestamp")
         for stack in stacks
@@ -115,19 +110,19 @@ def _describe_stack_resources(self: CloudFormationResponse) -> ActionResult:
 
 
 def _list_stack_resources(self: CloudFormationResponse) -> ActionResult:
-    found = [_member(one, None, "LastUpdatedTimestamp") for one in _resources(_stack(self))]
+    found = [_member(one, None, "LastUpdatedTimestamp") for one in _resources(stack_of(self, _NO_STACK))]
     return ActionResult({"StackResourceSummaries": found})
 
 
 def _describe_stack_events(self: CloudFormationResponse) -> ActionResult:
-    return ActionResult({"StackEvents": _stack(self, "Stack [{}] does not exist").events[::-1]})
+    return ActionResult({"StackEvents": stack_of(self).events[::-1]})
 
 
 def _get_template(self: CloudFormationResponse) -> ActionResult:
     if self._get_param("ChangeSetName"):
         template = change_sets.named(self, "StackName is a required parameter.").template
     elif self._get_param("StackName"):
-        template = _stack(self).template
+        template = stack_of(self, _NO_STACK).template
     else:
         raise ValidationError(message="StackName is required if ChangeSetName is not specified.")
     return ActionResult({"TemplateBody": template or None, "StagesAvailable": ["Original", "Processed"]})
@@ -135,12 +130,12 @@ def _get_template(self: CloudFormationResponse) -> ActionResult:
 
 def _get_template_summary(self: CloudFormationResponse) -> ActionResult:
     if self._get_param("StackName"):
-        stack = _stack(self)
+        stack = stack_of(self, _NO_STACK)
         if stack.status == "REVIEW_IN_PROGRESS":
             raise ValidationError(message="GetTemplateSummary cannot be called on REVIEW_IN_PROGRESS stacks.")
-        template = str(stack.template)
+        template: str | None = str(stack.template)
     else:
-        template = change_sets.given_template(self, None)
+        template = template_of(self)
     needed = templates.summary(template)
     found = responses.get_template_summary_response_from_template(template)
     return ActionResult(found | {name: needed[name] for name in needed if name.startswith("Capabilities")})

@@ -27,6 +27,7 @@ from sagemaker_local_account.aws.cloudformation import (
     descriptions,
     exports,
     intrinsics,
+    parameter_values,
     resource_registry,
     stack_requests,
     templates,
@@ -83,11 +84,12 @@ class Backend(CloudFormationBackend):
     ) -> None:
         change_set: Any = self.change_sets[change_set_name]
         stack: Any = self.stacks[change_set.stack_id]
-        refuse_while_in_progress(stack)
+        _refuse_while_in_progress(stack)
         stack.change_set_id, stack.last_updated_time = change_set.change_set_id, utcnow()
         stack.capabilities = change_set.capabilities or None
         stack.disable_rollback = disable_rollback
-        stack.notification_arns = _or(change_set.notification_arns, stack.notification_arns)
+        if change_set.notification_arns is not None:
+            stack.notification_arns = change_set.notification_arns
         stack.role_arn = change_set.role_arn or stack.role_arn
 
         def execute() -> None:
@@ -167,7 +169,7 @@ class Backend(CloudFormationBackend):
     @override
     def delete_stack(self, name_or_stack_id: str, retain: Collection[str] = ()) -> None:
         for stack in [s for s in self.stacks.values() if name_or_stack_id in (s.name, s.stack_id)]:
-            refuse_while_in_progress(stack)
+            _refuse_while_in_progress(stack)
             if stack.enable_termination_protection:
                 raise ValidationError(
                     message=f"Stack [{stack.name}] cannot be deleted while TerminationProtection is enabled"
@@ -216,8 +218,7 @@ class Backend(CloudFormationBackend):
 
 def _given_parameters(stack: Stack) -> dict[str, Any]:
     """A stack's parameters as given; moto's has values of SSM parameters, which its next update treats as names."""
-    defaults = {name: about.get("Default") for name, about in stack.template_dict.get("Parameters", {}).items()}
-    return {**defaults, **stack.parameters}
+    return parameter_values.given_or_default(stack.template_dict, stack.parameters)
 
 
 def _create(stack: Stack) -> None:
@@ -282,13 +283,8 @@ def _failure_reason(error: Exception) -> str:
     return reason(error)
 
 
-def refuse_while_in_progress(stack: Stack) -> None:
-    """Raises ``ValidationError`` while a stack is created, updated, rolled back or deleted."""
+def _refuse_while_in_progress(stack: Stack) -> None:
     if stack.status.endswith("_IN_PROGRESS") and stack.status != "REVIEW_IN_PROGRESS":
         raise ValidationError(
             message=f"Stack:{stack.stack_id} is in {stack.status} state and can not be updated or deleted until that has ended"
         )
-
-
-def _or(given: list[str] | None, former: list[str]) -> list[str]:
-    return former if given is None else given

@@ -23,7 +23,7 @@ from moto.ssm.models import ssm_backends
 from sagemaker_local_account.aws.cloudformation import resource_schemas
 from sagemaker_local_account.core.patches import patch
 
-VARIABLE = re.compile(r"\$\{(!?)([^{}]*)\}")
+_VARIABLE = re.compile(r"\$\{(!?)([^{}]*)\}")
 _DYNAMIC = re.compile(r"\{\{resolve:(ssm|ssm-secure|secretsmanager):([^{}]+)\}\}")
 
 
@@ -149,7 +149,7 @@ def _sub(argument: Any, resources: Any) -> str:
             return _text(evaluated(values[name], resources))
         return _text(_get_att(name, resources) if "." in name else _ref(name, resources))
 
-    return VARIABLE.sub(value, text)
+    return _VARIABLE.sub(value, text)
 
 
 def _import_value(argument: Any, resources: Any) -> Any:
@@ -261,6 +261,31 @@ def _dynamic(found: re.Match[str], resources: Any) -> str:
     if parameter is None:
         raise UnresolvedValue(f"Parameters: [{service}:{name}] cannot be found.")
     return str(parameter.value)
+
+
+def targets(value: Any) -> Iterator[tuple[str, str]]:
+    """Yields what the functions in a part of a template refer to: a name, and an attribute or "".
+
+    Of a text with variables, those that it defines itself are left out.
+    """
+    if isinstance(value, list):
+        for item in value:
+            yield from targets(item)
+    elif isinstance(value, dict):
+        for name, item in value.items():
+            if name == "Ref" and isinstance(item, str):
+                yield item, ""
+            elif name == "Fn::GetAtt":
+                resource, _, attribute = item.partition(".") if isinstance(item, str) else (item[0], "", item[1])
+                if isinstance(resource, str):
+                    yield resource, attribute if isinstance(attribute, str) else ""
+            elif name == "Fn::Sub":
+                text, values = (item, {}) if isinstance(item, str) else item
+                for literal, variable in _VARIABLE.findall(text):
+                    if not literal and variable not in values:
+                        resource, _, attribute = variable.partition(".")
+                        yield resource, attribute
+            yield from targets(item)
 
 
 def functions(value: Any) -> Iterator[tuple[str, Any]]:

@@ -21,13 +21,24 @@ def check(template: Mapping[str, Any], given: Mapping[str, Any], account_id: str
     slots = template.get("Parameters", {})
     if unknown := sorted(given.keys() - slots.keys()):
         raise ValidationError(message=f"Parameters: [{', '.join(unknown)}] do not exist in the template")
-    values = {name: slot.get("Default") if given.get(name) is None else given[name] for name, slot in slots.items()}
+    values = given_or_default(template, given)
     if lacking := [name for name, value in values.items() if value is None]:
         raise ValidationError(message=f"Parameters: [{', '.join(lacking)}] must have values")
     for name, value in values.items():
         _check_one(name, slots[name], text(value))
-        if slots[name].get("Type", "").startswith(_SSM):
+        if is_stored(slots[name]):
             typed(slots[name], value, account_id, region)
+
+
+def given_or_default(template: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the values of a template's parameters: those that are given, and otherwise their defaults, or None."""
+    slots = template.get("Parameters", {})
+    return {name: slot.get("Default") if given.get(name) is None else given[name] for name, slot in slots.items()}
+
+
+def is_stored(slot: Mapping[str, Any]) -> bool:
+    """Whether a parameter's value names a parameter of Systems Manager, which has the value."""
+    return str(slot.get("Type", "")).startswith(_SSM)
 
 
 def _check_one(name: str, slot: Mapping[str, Any], value: str) -> None:
@@ -64,7 +75,7 @@ def typed(slot: Mapping[str, Any], value: Any, account_id: str, region: str) -> 
         ValidationError: it names a parameter of Systems Manager that does not exist.
     """
     kind = str(slot.get("Type", "String"))
-    if kind.startswith(_SSM):
+    if is_stored(slot):
         stored: Any = ssm_backends[account_id][region].get_parameter(str(value))
         if stored is None:
             raise ValidationError(

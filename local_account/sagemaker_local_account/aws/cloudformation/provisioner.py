@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import logging
-import re
 import threading
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, replace
@@ -124,10 +123,10 @@ class Resources(ResourceMap):
         self.no_echo_parameter_keys = [
             name for name, slot in slots.items() if str(slot.get("NoEcho")).lower() == "true"
         ]
-        for name, slot in slots.items():
-            given = self.input_parameters.get(name)
-            value = slot.get("Default") if given is None else given
-            self.resolved_parameters[name] = parameter_values.typed(slot, value, self._account_id, self._region_name)
+        for name, value in parameter_values.given_or_default(self._template, self.input_parameters).items():
+            self.resolved_parameters[name] = parameter_values.typed(
+                slots[name], value, self._account_id, self._region_name
+            )
         self._parsed_resources.update(self.resolved_parameters)
 
     def load_conditions(self) -> None:
@@ -210,7 +209,8 @@ class Resources(ResourceMap):
         self.make_all()
         before_removal()
         self._clean_up()
-        gone = [name for name in self._made(former) if not self._wanted(name)]
+        wanted = self.wanted()
+        gone = [name for name in self._made(former) if name not in wanted]
         self._remove(gone, former, retained_too=False)
         for name in gone:  # also what could not be deleted is no longer the stack's
             self._parsed_resources.pop(name, None)
@@ -232,12 +232,13 @@ class Resources(ResourceMap):
             else:
                 self[name]
 
-    def _wanted(self, name: str) -> bool:
-        definition = self._resource_json_map.get(name)
-        if definition is None:
-            return False
-        condition = definition.get("Condition")
-        return not condition or bool(self.lazy_condition_map[condition])
+    def wanted(self) -> dict[str, Any]:
+        """Returns the definitions of the template whose condition holds, by their names."""
+        return {
+            name: one
+            for name, one in self._resource_json_map.items()
+            if self.lazy_condition_map.get(one.get("Condition"), True)
+        }
 
     def _modify(self, name: str) -> None:
         """Updates or replaces a resource; those that refer to its id, or to an attribute, that changed are modified too."""
@@ -264,7 +265,6 @@ class Resources(ResourceMap):
             self._event(name, original, "UPDATE_FAILED", why)
             raise ResourceFailed(f"{name} ({definition['Type']}): {why}") from error
         self._parsed_resources[name] = changed
-        self.given[name] = self._properties(definition)
         self._event(name, changed, "UPDATE_COMPLETE")
         stale: set[str] = set()
         for attribute, value in self._attributes(name).items():
@@ -272,9 +272,8 @@ class Resources(ResourceMap):
                 stale |= self._users[name][attribute]
         if changed.physical_resource_id != id:
             stale |= {other for other, its in self._resource_json_map.items() if name in references(its)}
-        self._pending |= {
-            other: None for other in self._resource_json_map if other in stale & {*self._parsed_resources}
-        }
+        stale &= {*self._parsed_resources}
+        self._pending |= {other: None for other in self._resource_json_map if other in stale}
 
     def _conditions(self) -> dict[str, bool]:
         """The conditions of the template, and whether they hold."""
@@ -313,8 +312,11 @@ class Resources(ResourceMap):
             )
         except NotImplementedError:
             changed = None
-        # A type that cannot be updated here is replaced, and the former does not stand beside it, as it would not on AWS.
-        return changed or self._replacement(name, original, definition, later=False)
+        if changed is None:
+            # A type that cannot be updated here is replaced, and the former does not stand beside it, as it would not on AWS.
+            return self._replacement(name, original, definition, later=False)
+        self.given[name] = properties
+        return changed
 
     def _replacement(self, name: str, original: Any, definition: dict[str, Any], *, later: bool) -> Any:
         """The resource in place of another, which is deleted at once, or ``later``, when the update can no longer fail."""
@@ -323,7 +325,7 @@ class Resources(ResourceMap):
         try:
             changed = self._make(name, definition)
         except ResourceFailed:
-            self._parsed_resources[name], self.given[name] = original, given
+            self._parsed_resources[name] = original
             raise
         if later:
             self._replaced.append(_Former(name, original, self._former[name], given))
@@ -429,22 +431,9 @@ class Resources(ResourceMap):
 
 
 def references(value: Any) -> set[str]:
-    """Returns the logical ids that a definition refers to."""
-    if isinstance(value, list):
-        return set().union(*(references(item) for item in value))
-    if not isinstance(value, dict):
-        return set()
-    found = set(_listed(value.get("DependsOn")))
-    for name, item in value.items():
-        if name == "Ref" and isinstance(item, str):
-            found.add(item)
-        elif name == "Fn::GetAtt":
-            found.add(item[0] if isinstance(item, list) else str(item).partition(".")[0])
-        elif name == "Fn::Sub":
-            text = item[0] if isinstance(item, list) else item
-            found |= {part.split("}")[0].split(".")[0] for part in text.split("${")[1:]}
-        found |= references(item)
-    return found
+    """Returns the logical ids that a definition, or a part of one, refers to."""
+    depends = _listed(value.get("DependsOn")) if isinstance(value, dict) else ()
+    return {*depends, *(name for name, _ in intrinsics.targets(value))}
 
 
 def conditions_of(value: Any) -> set[str]:
@@ -468,28 +457,10 @@ def users_of_attributes(definitions: dict[str, Any]) -> dict[str, dict[str, set[
     """Returns the resources that refer to attributes, by the resource that has one and the attribute."""
     users: dict[str, dict[str, set[str]]] = {}
     for name, definition in definitions.items():
-        for resource, attribute in _attributes_in(definition):
-            users.setdefault(resource, {}).setdefault(attribute, set()).add(name)
+        for resource, attribute in intrinsics.targets(definition):
+            if attribute:
+                users.setdefault(resource, {}).setdefault(attribute, set()).add(name)
     return users
-
-
-def _attributes_in(value: Any) -> set[tuple[str, str]]:
-    """The attributes that a definition refers to, each after its resource."""
-    if isinstance(value, list):
-        return set().union(*map(_attributes_in, value))
-    if not isinstance(value, dict):
-        return set()
-    found: set[tuple[str, str]] = set()
-    for name, item in value.items():
-        if name == "Fn::GetAtt":
-            parts = item if isinstance(item, list) else str(item).split(".", 1)
-            if all(isinstance(part, str) for part in parts):
-                found.add((parts[0], parts[1]))
-        elif name == "Fn::Sub":
-            text = item[0] if isinstance(item, list) else item
-            found |= set(re.findall(r"\$\{(\w+)\.([\w.]+)\}", text))
-        found |= _attributes_in(item)
-    return found
 
 
 def reason(error: Exception) -> str:

@@ -16,6 +16,13 @@ from moto.cloudformation.utils import generate_stack_id
 from moto.core.responses import ActionResult, EmptyResult
 
 from sagemaker_local_account.aws.cloudformation import change_sets, deployable, templates
+from sagemaker_local_account.aws.cloudformation.request_members import (
+    constraint,
+    parameters_of,
+    stack_of,
+    tags_of,
+    template_of,
+)
 from sagemaker_local_account.core.patches import add, patch
 
 _NAME = "[a-zA-Z][-a-zA-Z0-9]*|arn:[-a-zA-Z0-9:/._+]*"
@@ -38,40 +45,20 @@ def install() -> None:
         add(CloudFormationResponse, operation.__name__.removeprefix("_"), operation)
 
 
-def existing(request: CloudFormationResponse) -> Any:
-    """Returns the stack of a request.
-
-    Raises:
-        ValidationError: there is none.
-    """
-    name = request._get_param("StackName")
-    backend: Any = request.cloudformation_backend
-    stack = backend.find_stack(name)
-    if stack is None:
-        raise ValidationError(message=f"Stack [{name}] does not exist")
-    return stack
-
-
 def _create_stack(self: CloudFormationResponse) -> ActionResult:
     name, on_failure = self._get_param("StackName"), self._get_param("OnFailure")
     if not re.fullmatch(_NAME, str(name)):
-        raise ValidationError(
-            message=f"1 validation error detected: Value '{name}' at 'stackName' failed to satisfy constraint: "
-            f"Member must satisfy regular expression pattern: {_NAME}"
-        )
+        raise constraint(name, "stackName", f"satisfy regular expression pattern: {_NAME}")
     if on_failure and on_failure not in _ON_FAILURE:
-        raise ValidationError(
-            message=f"1 validation error detected: Value '{on_failure}' at 'onFailure' failed to satisfy constraint: "
-            f"Member must satisfy enum value set: [{', '.join(_ON_FAILURE)}]"
-        )
+        raise constraint(on_failure, "onFailure", f"satisfy enum value set: [{', '.join(_ON_FAILURE)}]")
     if on_failure == "DELETE":
         raise ValidationError(
             message="the local account does not support DELETE of OnFailure, but ROLLBACK and DO_NOTHING"
         )
     backend: Any = self.cloudformation_backend
-    if any(stack.name == name for stack in backend.stacks.values()):
+    if backend.find_stack(name) is not None:
         raise StackAlreadyExists(f"Stack [{name}] already exists")
-    template, parameters = change_sets.given_template(self, None), change_sets.given_parameters(self, None)
+    template, parameters = template_of(self), parameters_of(self)
     capabilities = self._get_param("Capabilities", [])
     deployable.check(backend, name, template, parameters, capabilities)
     stack: Any = Stack(
@@ -82,7 +69,7 @@ def _create_stack(self: CloudFormationResponse) -> ActionResult:
         backend.account_id,
         backend.region_name,
         notification_arns=self._get_param("NotificationARNs", []),
-        tags=change_sets.given_tags(self),
+        tags=tags_of(self),
         role_arn=self._get_param("RoleARN"),
         cross_stack_resources=backend.exports,
         enable_termination_protection=self._get_bool_param("EnableTerminationProtection", False),
@@ -96,13 +83,13 @@ def _create_stack(self: CloudFormationResponse) -> ActionResult:
 
 
 def _update_stack(self: CloudFormationResponse) -> ActionResult:
-    stack = existing(self)
+    stack = stack_of(self)
     change_sets.refuse_unless_updatable(stack)
-    template = change_sets.given_template(self, stack)
-    parameters = change_sets.given_parameters(self, stack)
+    template = template_of(self, stack)
+    parameters = parameters_of(self, stack)
     backend: Any = self.cloudformation_backend
     deployable.check(backend, stack.name, template, parameters, self._get_param("Capabilities", []))
-    tags = change_sets.given_tags(self)
+    tags = tags_of(self)
     if not change_sets.is_changed(stack, template, parameters, tags):
         raise ValidationError(message="No updates are to be performed.")
     stack.disable_rollback = self._get_bool_param("DisableRollback", False)
@@ -128,7 +115,7 @@ def _delete_stack(self: CloudFormationResponse) -> EmptyResult:
 
 def _rollback_stack(self: CloudFormationResponse) -> ActionResult:
     """RollbackStack, of a stack whose operation failed with `DisableRollback`."""
-    stack = existing(self)
+    stack = stack_of(self)
     if stack.status not in ("CREATE_FAILED", "UPDATE_FAILED"):
         raise ValidationError(message=f"Stack [{stack.name}] is in {stack.status} state and can not be rolled back.")
     backend: Any = self.cloudformation_backend
@@ -137,7 +124,7 @@ def _rollback_stack(self: CloudFormationResponse) -> ActionResult:
 
 
 def _continue_update_rollback(self: CloudFormationResponse) -> EmptyResult:
-    stack = existing(self)
+    stack = stack_of(self)
     if stack.status != "UPDATE_ROLLBACK_FAILED":
         raise ValidationError(
             message=f"Stack [{stack.stack_id}] is in {stack.status} state and can not continue rollback."
@@ -150,12 +137,11 @@ def _continue_update_rollback(self: CloudFormationResponse) -> EmptyResult:
 
 
 def _update_termination_protection(self: CloudFormationResponse) -> ActionResult:
-    stack = existing(self)
+    stack = stack_of(self)
     stack.enable_termination_protection = self._get_bool_param("EnableTerminationProtection", False)
     return ActionResult({"StackId": stack.stack_id})
 
 
 def _validate_template(self: CloudFormationResponse) -> ActionResult:
     """ValidateTemplate, with what the account supports; moto's runs cfn-lint, which refuses more than the service's syntax."""
-    url = self._get_param("TemplateURL")
-    return ActionResult(templates.summary(self._get_stack_from_s3_url(url) if url else self._get_param("TemplateBody")))
+    return ActionResult(templates.summary(template_of(self)))

@@ -150,8 +150,7 @@ def summary(template: str | None) -> dict[str, Any]:
     found = parsed(template)
     check(found)
     transforms = found.get("Transform", [])
-    iam = {name: one for name, one in found["Resources"].items() if one["Type"] in _IAM_NAMES}
-    named = any(_IAM_NAMES[one["Type"]] in one.get("Properties", {}) for one in iam.values())
+    needed = capabilities(found)
     answer = {
         "Description": found.get("Description", ""),
         "Parameters": [
@@ -163,10 +162,20 @@ def summary(template: str | None) -> dict[str, Any]:
             }
             for name, about in found.get("Parameters", {}).items()
         ],
-        "Capabilities": [] if not iam else ["CAPABILITY_NAMED_IAM" if named else "CAPABILITY_IAM"],
+        "Capabilities": needed,
         "DeclaredTransforms": [transforms] if isinstance(transforms, str) else transforms,
     }
-    if iam:
-        types = ", ".join(sorted({one["Type"] for one in iam.values()}))
+    if needed:
+        types = ", ".join(sorted({one["Type"] for one in _of_iam(found)}))
         answer["CapabilitiesReason"] = f"The following resource(s) require capabilities: [{types}]"
     return answer
+
+
+def capabilities(template: dict[str, Any]) -> list[str]:
+    """Returns what a request has to acknowledge for a template."""
+    named = any(_IAM_NAMES[one["Type"]] in one.get("Properties", {}) for one in _of_iam(template))
+    return [] if not _of_iam(template) else ["CAPABILITY_NAMED_IAM" if named else "CAPABILITY_IAM"]
+
+
+def _of_iam(template: dict[str, Any]) -> list[dict[str, Any]]:
+    return [one for one in template["Resources"].values() if one["Type"] in _IAM_NAMES]
