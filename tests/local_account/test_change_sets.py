@@ -192,3 +192,22 @@ def test_a_condition_adds_and_removes(running: Running) -> None:
     assert changes("made", "CREATE", "a") == {"Always": "Add", "First": "Add"}
     chosen.execute("made", "create")
     assert changes("other", "UPDATE", "b") == {"Second": "Add", "First": "Remove"}
+
+
+def test_a_parameter_keeps_its_previous_value(running: Running) -> None:
+    """API_Parameter, UsePreviousValue, which the CDK CLI says of each parameter that it is given no value for."""
+    named = {"Type": "AWS::SNS::Topic", "Properties": {"DisplayName": {"Ref": "Kind"}}}
+    parameter = {"Parameters": {"Kind": {"Type": "String", "Default": "of the template"}}}
+    kept = ChangeSets(running, "kept-value")
+    kept.create(
+        "made", "CREATE", named, template=parameter, Parameters=[{"ParameterKey": "Kind", "ParameterValue": "a"}]
+    )
+    kept.execute("made", "create")
+    previous = [{"ParameterKey": "Kind", "UsePreviousValue": True}]
+    assert kept.create(
+        "next", "UPDATE", named, template=parameter, Parameters=previous, Tags=[{"Key": "k", "Value": "v"}]
+    )
+    assert kept.describe("next")["Parameters"] == [{"ParameterKey": "Kind", "ParameterValue": "a"}]
+    kept.execute("next")
+    [stack] = kept.client.describe_stacks(StackName="kept-value")["Stacks"]
+    assert stack["Parameters"] == [{"ParameterKey": "Kind", "ParameterValue": "a"}]
