@@ -244,7 +244,9 @@ class LocalAccount:
         except BaseException:
             listener.close()
             raise
-        authenticated = SigV4Authentication(self._services.app, port=port, issued=self._services.issued)
+        authenticated = SigV4Authentication(
+            self._services.app, port=port, issued=self._services.issued, region=self._description.region
+        )
         calls = CallLog(authenticated, caller_of=self._services.caller_of, log=self.state / "account.log")
         self._server = server.make(listener, calls)
         self._thread = threading.Thread(target=self._server.serve_forever, name="local-account", daemon=True)

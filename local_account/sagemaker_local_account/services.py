@@ -27,11 +27,12 @@ from sagemaker_local_account.aws.events import bus, invocations, targets
 from sagemaker_local_account.aws.events.schedule_timer import ScheduleTimer
 from sagemaker_local_account.aws.fsx import file_systems as fsx
 from sagemaker_local_account.aws.fsx import resources as fsx_resources
-from sagemaker_local_account.aws.iam import managed_policies, policy_sizes, simulation, user_boundaries
+from sagemaker_local_account.aws.iam import documents, managed_policies, policy_sizes, simulation, user_boundaries
 from sagemaker_local_account.aws.kms import key_states
 from sagemaker_local_account.aws.logs import log_events
 from sagemaker_local_account.aws.registry import AUTHORIZATIONS, RESOURCES
 from sagemaker_local_account.aws.s3 import form_policy
+from sagemaker_local_account.aws.s3 import notifications as s3_notifications
 from sagemaker_local_account.aws.s3 import objects as s3_files
 from sagemaker_local_account.aws.sagemaker import resources as sagemaker_resources
 from sagemaker_local_account.aws.sagemaker.api import TARGET_PREFIX as OF_SAGEMAKER
@@ -108,6 +109,7 @@ class Services:
         patch_item(default_user_config, "iam", {"load_aws_managed_policies": True})
         managed_policies.install()
         policy_sizes.install()
+        documents.install()
         self._account, self._state, self._faults = account, state, faults
         self._rates = RateLimits(account.regions, all_rates=rates)
         first = Location(account.account_id, account.region)
@@ -260,6 +262,7 @@ class Services:
 
         s3_files.install(self._state / "s3")
         form_policy.install()
+        s3_notifications.install(self.authorizer, self._deliveries)
         sts.install(self._account.access_key_id)
         backend.install(of_states, self.authorizer)
         engine.install(RESOURCES)

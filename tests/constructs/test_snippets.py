@@ -7,6 +7,8 @@ from typing import Any
 import aws_cdk as cdk
 import pytest
 from aws_cdk import aws_ec2 as ec2
+from aws_cdk import aws_events as events
+from aws_cdk import aws_events_targets as targets
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_s3 as s3
 from aws_cdk import aws_sns as sns
@@ -75,6 +77,7 @@ def test_a_snippet_runs_and_its_stack_synthesizes(snippet: str, folder: Path) ->
     names = {"stack": stack, "self": stack, "bucket": stack.bucket, "image": stack.image, "least": least}
     names |= {"for_neuron": stack.image_from("neuron"), "topic": sns.Topic(stack, "Topic")}
     names |= {"cdk": cdk, "Duration": cdk.Duration, "s3": s3, "ec2": ec2, "iam": iam, "sfn": sfn, "tasks": tasks}
+    names |= {"events": events, "targets": targets}
     # The CDK's kernel, which all tests share, has not changed to the folder.
     exec(re.sub(r'directory="(\w+)"', rf'directory="{folder}/\1"', text), {**public, **names})
     assert Template.from_stack(stack).to_json() is not None

@@ -216,8 +216,13 @@ def expired_url(w: World) -> None:
     w.url(url)
 
 
-def unsigned_header(w: World) -> None:
-    url = w.root("s3", config=V4).generate_presigned_url("put_object", Params={"Bucket": "own", "Key": "b"})
+def older_url_that_expired(w: World) -> None:
+    s3 = w.root("s3", config=Config(signature_version="s3"))
+    w.url(s3.generate_presigned_url("get_object", Params={"Bucket": "own", "Key": "a"}, ExpiresIn=-60))
+
+
+def unsigned_header(w: World, config: Config = V4) -> None:
+    url = w.root("s3", config=config).generate_presigned_url("put_object", Params={"Bucket": "own", "Key": "b"})
     w.url(url, "PUT", b"content", **{"x-amz-copy-source": "/precious/secret"})
 
 
@@ -420,6 +425,11 @@ ATTACKS: dict[str, tuple[str, Callable[[World], Any]]] = {
         lambda w: w.url(presigned(w).replace("/own/a?", "/precious/secret?")),
     ),
     "a header that a presigned URL did not sign": ("not signed: x-amz-copy-source", unsigned_header),
+    "the same of Signature Version 2": (
+        "SignatureDoesNotMatch",
+        lambda w: unsigned_header(w, Config(signature_version="s3")),
+    ),
+    "a presigned URL of Signature Version 2 that has expired": ("Request has expired", older_url_that_expired),
     "the key of a user that was deleted": ("InvalidClientTokenId", deleted_user),
     "a key that is inactive": ("InvalidClientTokenId", inactive_key),
     "the session of a role that was deleted": ("no identity-based policy", deleted_role),

@@ -1,6 +1,7 @@
 """Who may speak to the account: asked of a running one, over HTTP."""
 
 import http.client
+import json
 import socket
 from urllib.parse import urlsplit
 
@@ -119,6 +120,65 @@ def test_a_presigned_url_passes_and_one_that_was_changed_does_not(running: Runni
 
     assert status(url) == 200
     assert status(url.replace("/one?", "/two?")) == 403
+
+
+def ask(url: str, method: str = "GET", body: bytes | None = None, **headers: str) -> tuple[int, bytes]:
+    parts = urlsplit(url)
+    connection = http.client.HTTPConnection("127.0.0.1", parts.port)  # not every machine resolves BUCKET.localhost
+    connection.request(method, f"{parts.path}?{parts.query}", body, headers={"Host": parts.netloc, **headers})
+    answer = connection.getresponse()
+    return answer.status, answer.read()
+
+
+@pytest.mark.parametrize("style", ["path", "virtual"])
+def test_a_url_that_boto3_presigns_by_default_passes_and_one_that_was_changed_does_not(
+    running: Running, style: str
+) -> None:
+    """By Signature Version 2, which AWS takes: LocalStack's recorded test_presigned_url_signature_authentication[s3-False]."""
+    s3 = running.client("s3", config=Config(s3={"addressing_style": style}))
+    by_path = running.client("s3", config=Config(s3={"addressing_style": "path"}))
+    bucket = f"older-{style}"
+    by_path.create_bucket(Bucket=bucket)
+    given = {"Bucket": bucket, "Key": "a b", "ContentType": "text/plain", "Metadata": {"of": "mine"}}
+    url = s3.generate_presigned_url("put_object", Params=given)
+    assert "AWSAccessKeyId=" in url
+    headers = {"Content-Type": "text/plain", "x-amz-meta-of": "mine"}
+    assert ask(url, "PUT", b"content", **headers)[0] == 200
+    assert ask(url, "PUT", b"content", **{**headers, "x-amz-meta-of": "another"})[0] == 403
+    assert ask(url, "PUT", b"content", **headers, **{"x-amz-acl": "public-read"})[0] == 403
+    assert ask(url, "DELETE", **headers)[0] == 403
+    assert by_path.head_object(Bucket=bucket, Key="a b")["Metadata"] == {"of": "mine"}
+    url = s3.generate_presigned_url("get_object", Params={"Bucket": bucket, "Key": "a b", "ResponseContentType": "a/b"})
+    assert ask(url) == (200, b"content")
+    assert ask(url.replace("a%20b?", "other?"))[0] == 403
+    assert ask(url.replace("a%2Fb", "c%2Fd"))[0] == 403
+    status, body = ask(s3.generate_presigned_url("get_object", Params={"Bucket": bucket, "Key": "a b"}, ExpiresIn=-60))
+    assert (status, b"Request has expired" in body) == (403, True)
+
+
+def test_a_session_presigns_urls_of_the_older_kind_which_no_other_service_takes(running: Running) -> None:
+    s3 = running.client("s3", config=Config(s3={"addressing_style": "path"}))
+    s3.create_bucket(Bucket="of-a-session")
+    s3.put_object(Bucket="of-a-session", Key="one", Body=b"content")
+    trust = {"Effect": "Allow", "Principal": {"AWS": "123456789012"}, "Action": "sts:AssumeRole"}
+    document = json.dumps({"Version": "2012-10-17", "Statement": [trust]})
+    iam = running.client("iam")
+    arn = iam.create_role(RoleName="Presigning", AssumeRolePolicyDocument=document)["Role"]["Arn"]
+    iam.attach_role_policy(RoleName="Presigning", PolicyArn="arn:aws:iam::aws:policy/AmazonS3ReadOnlyAccess")
+    keys = running.client("sts").assume_role(RoleArn=arn, RoleSessionName="it")["Credentials"]
+    session = running.client(
+        "s3",
+        config=Config(s3={"addressing_style": "path"}),
+        aws_access_key_id=keys["AccessKeyId"],
+        aws_secret_access_key=keys["SecretAccessKey"],
+        aws_session_token=keys["SessionToken"],
+    )
+    url = session.generate_presigned_url("get_object", Params={"Bucket": "of-a-session", "Key": "one"})
+    assert ask(url) == (200, b"content")
+    without = "&".join(part for part in url.split("&") if not part.startswith("x-amz-security-token"))
+    assert ask(without)[0] == 403
+    target = {"X-Amz-Target": "SageMaker.ListTrainingJobs", "Content-Type": "application/x-amz-json-1.1"}
+    assert ask(url, "POST", b"{}", **target)[0] == 403
 
 
 def test_the_account_listens_on_loopback_only(running: Running) -> None:

@@ -288,8 +288,67 @@ def test_what_would_leave_this_machine_is_noted_in_the_log_and_not_delivered(
 def test_a_subscription_to_what_the_account_does_not_have_is_refused(running: Running) -> None:
     topics = running.client("sns")
     topic = topics.create_topic(Name="refusing")["TopicArn"]
-    with pytest.raises(ClientError, match="'lambda'"):
-        topics.subscribe(TopicArn=topic, Protocol="lambda", Endpoint="arn:aws:lambda:us-east-1:123456789012:function:f")
+    with pytest.raises(ClientError, match="'firehose'"):
+        topics.subscribe(
+            TopicArn=topic, Protocol="firehose", Endpoint="arn:aws:firehose:us-east-1:123456789012:stream/f"
+        )
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"Message": ""}, "Empty message"),
+        ({"Message": "hello", "Subject": ""}, "Subject"),
+        ({"Message": "a" * 262_145}, "Message too long"),
+        (
+            {
+                "Message": "a" * 262_135,  # and 10 bytes of an attribute
+                "MessageAttributes": {"one": {"DataType": "String", "StringValue": "1"}},
+            },
+            "Message too long",
+        ),
+        ({"Message": "{", "MessageStructure": "json"}, "Message Structure - JSON message body failed to parse"),
+        (
+            {"Message": '{"sqs": "a"}', "MessageStructure": "json"},
+            "Message Structure - No default entry in JSON message body",
+        ),
+        (
+            {"Message": '{"default": 1}', "MessageStructure": "json"},
+            "Message Structure - No default entry in JSON message body",
+        ),
+    ],
+)
+def test_a_message_that_sns_refuses_is_refused_with_its_words(running: Running, given: Any, message: str) -> None:
+    topics = running.client("sns")
+    topic = topics.create_topic(Name="refusing")["TopicArn"]
+    with pytest.raises(ClientError) as refused:
+        topics.publish(TopicArn=topic, **given)
+    error = refused.value.response["Error"]
+    assert (error["Code"], error["Message"]) == ("InvalidParameter", f"Invalid parameter: {message}")
+
+
+@pytest.mark.parametrize("detail", ["NotJSON", "[]", "{{}", '"NotJSON"', "1", "[" * 20_000])
+def test_a_detail_that_is_no_object_is_refused_as_malformed(running: Running, detail: str) -> None:
+    entry = {"Source": "none", "DetailType": "test"}
+    answer = running.client("events").put_events(Entries=[{**entry, "Detail": detail}, {**entry, "Detail": "{}"}])
+    assert answer["Entries"][0] == {"ErrorCode": "MalformedDetail", "ErrorMessage": "Detail is malformed."}
+    assert (answer["FailedEntryCount"], [*answer["Entries"][1]]) == (1, ["EventId"])
+
+
+def test_events_of_a_mebibyte_are_refused_and_of_a_byte_less_are_not(running: Running) -> None:
+    put = running.client("events").put_events
+    entry = {"Source": "none", "DetailType": "test", "Time": "2026-11-28T00:00:00Z", "Resources": ["arn"]}
+    least = 2**20 - len("nonetestarn") - 14 - len('{"a": ""}')
+    entries = [{**entry, "Detail": json.dumps({"a": "a" * (least + more)})} for more in (-1, 0)]
+    assert put(Entries=entries[:1])["FailedEntryCount"] == 0
+    with pytest.raises(ClientError, match="Total size of the entries in the request is over the limit"):
+        put(Entries=entries[1:])
+
+
+def test_an_event_for_a_bus_that_does_not_exist_is_ignored(running: Running) -> None:
+    entry = {"Source": "none", "DetailType": "test", "Detail": "{}", "EventBusName": "nowhere"}
+    answer = running.client("events").put_events(Entries=[entry])
+    assert (answer["FailedEntryCount"], [*answer["Entries"][0]]) == (0, ["EventId"])
 
 
 def test_a_subscription_that_fails_does_not_keep_messages_from_the_others(

@@ -12,9 +12,13 @@ from running_account import Running
 
 from sagemaker_local_account.aws.cloudformation.provisioner import users_of_attributes
 
+TRUST = {"Effect": "Allow", "Principal": {"Service": "lambda.amazonaws.com"}, "Action": "sts:AssumeRole"}
 ROLE = {
     "Type": "AWS::IAM::Role",
-    "Properties": {"RoleName": "StackRole", "AssumeRolePolicyDocument": {"Version": "2012-10-17", "Statement": []}},
+    "Properties": {
+        "RoleName": "StackRole",
+        "AssumeRolePolicyDocument": {"Version": "2012-10-17", "Statement": [TRUST]},
+    },
 }
 
 

@@ -16,12 +16,12 @@ import functools
 import hashlib
 import hmac
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
-from sagemaker_local_account.core import chunk_signatures, error_responses
+from sagemaker_local_account.core import chunk_signatures, error_responses, presigned_urls
 from sagemaker_local_account.core.request_body import body_of, decompress
 from sagemaker_local_account.core.rest_operations import is_target
 from sagemaker_local_account.core.s3_requests import form_fields
@@ -74,13 +74,17 @@ class SigV4Authentication:
         app: the application behind it.
         port: the account's port; a request's Host must be `localhost:PORT`, `127.0.0.1:PORT`, or `BUCKET.localhost:PORT`.
         issued: returns the key of an access key id, or None for one that this account did not issue.
+        region: that of presigned URLs which name none.
     """
 
-    def __init__(self, app: WSGIApplication, *, port: int, issued: Callable[[str], IssuedKey | None]) -> None:
+    def __init__(
+        self, app: WSGIApplication, *, port: int, issued: Callable[[str], IssuedKey | None], region: str
+    ) -> None:
         self._app = app
         self._host = re.compile(rf"(([a-z0-9][a-z0-9.-]*\.)?localhost|127\.0\.0\.1):{port}", re.IGNORECASE)
         self._port = port
         self._issued = issued
+        self._region = region
 
     def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         """Calls the application behind it, or answers 403."""
@@ -103,28 +107,17 @@ class SigV4Authentication:
         if environ.get("PATH_INFO", "").startswith("/moto-api"):
             # With any key it could empty the account or write a file.
             raise AuthenticationError("AccessDenied", "moto's own API is disabled in the local account")
+        if (query := presigned_urls.fields_of(environ)) is not None:
+            self._check_presigned(environ, query)
+            return
         signature = _signature_of(environ)
         if signature is None:
-            raise AuthenticationError(
-                "MissingAuthenticationToken",
-                "the request is not signed; sign it with the keys that `local-account` printed at its start",
-            )
-        key = self._issued(signature.access_key_id)
-        if key is None:
-            raise AuthenticationError(
-                "InvalidClientTokenId",
-                "the access key was not issued by the running local account, "
-                f"got {signature.access_key_id!r}; use the environment that `local-account` printed",
-            )
-        if key.session_token is not None and signature.token != key.session_token:
-            raise AuthenticationError(
-                "InvalidClientTokenId", "the session token is not the one issued with the access key"
-            )
+            text = "the request is not signed; sign it with the keys that `local-account` printed at its start"
+            raise AuthenticationError("MissingAuthenticationToken", text)
+        key = self._key(signature.access_key_id, signature.token)
         _check_time(signature)
         if not hmac.compare_digest(_expected(environ, signature, key).encode(), signature.signature.encode()):
-            raise AuthenticationError(
-                "SignatureDoesNotMatch", "the signature does not match the request and the secret access key"
-            )
+            raise AuthenticationError(*presigned_urls.MISMATCH)
         _, environ[REGION], environ[SERVICE], _ = signature.scope.split("/")
         _check_agreement(environ)
         _check_headers(environ, signature)
@@ -132,6 +125,22 @@ class SigV4Authentication:
         environ[KEY] = signature.access_key_id
         if environ[SERVICE] != "s3":  # whose Content-Encoding is metadata of the object
             decompress(environ)
+
+    def _key(self, access_key_id: str, token: str | None) -> IssuedKey:
+        key = self._issued(access_key_id)
+        if key is None:
+            text = "the access key was not issued by the running local account, got {!r}; use the environment that it printed"
+            raise AuthenticationError("InvalidClientTokenId", text.format(access_key_id))
+        if key.session_token is not None and token != key.session_token:
+            raise AuthenticationError("InvalidClientTokenId", "the session token is not the one issued with the key")
+        return key
+
+    def _check_presigned(self, environ: WSGIEnvironment, query: Mapping[str, str]) -> None:
+        key = self._key(query["AWSAccessKeyId"], query.get("x-amz-security-token"))
+        if why := presigned_urls.refusal(environ, query, key.access_key_id, key.secret_access_key):
+            raise AuthenticationError(*why)
+        environ[REGION], environ[SERVICE], environ[KEY] = self._region, "s3", key.access_key_id
+        _check_agreement(environ)
 
 
 def _check_agreement(environ: WSGIEnvironment) -> None:

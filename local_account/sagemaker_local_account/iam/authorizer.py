@@ -254,7 +254,7 @@ class Authorizer:
         policy = self._resource_policy(call.resource)
         documents = [] if policy is None else [policy]
         try:
-            allowed = effect_of(documents, call, _of_service(service)) == "Allow"
+            allowed = effect_of(documents, call, _of_service(service, or_everyone=True)) == "Allow"
         except UnsupportedCondition as error:
             raise LookupError(f"{error} in the policy of {call.resource} is not evaluated here") from None
         if not allowed:
@@ -464,13 +464,17 @@ def document_of(policy: Any) -> str:
     return next(version.document for version in policy.versions if version.version_id == policy.default_version_id)
 
 
-def _of_service(service: str) -> Callable[[Mapping[str, Any]], bool]:
-    """Whether a statement is about a service, by its Principal or NotPrincipal."""
+def _of_service(service: str, *, or_everyone: bool = False) -> Callable[[Mapping[str, Any]], bool]:
+    """Whether a statement is about a service, by its Principal or NotPrincipal.
+
+    A policy that allows everyone allows services too: recorded on AWS in LocalStack's test_object_created_put (S3 to SQS).
+    """
+    about = {("Service", service), *([("AWS", "*")] if or_everyone else [])}
 
     def is_about(statement: Mapping[str, Any]) -> bool:
         if "NotPrincipal" in statement:
             return ("Service", service) not in principals(statement["NotPrincipal"])
-        return ("Service", service) in principals(statement.get("Principal"))
+        return not about.isdisjoint(principals(statement.get("Principal")))
 
     return is_about
 

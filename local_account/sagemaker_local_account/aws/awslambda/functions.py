@@ -206,7 +206,12 @@ class Functions:
         events = [{"timestamp": now, "message": line} for line in printed.splitlines() if line]
         try:
             if events:
-                logs.create_log_stream(logGroupName=group, logStreamName=stream)
+                try:
+                    logs.create_log_stream(logGroupName=group, logStreamName=stream)
+                except logs.exceptions.ResourceNotFoundException:  # the role of a function may create its group
+                    with contextlib.suppress(logs.exceptions.ResourceAlreadyExistsException):  # by another invocation
+                        logs.create_log_group(logGroupName=group)
+                    logs.create_log_stream(logGroupName=group, logStreamName=stream)
                 logs.put_log_events(logGroupName=group, logStreamName=stream, logEvents=events)
         except Exception as error:  # as on AWS the invocation does not fail
             _log.warning("the log of an invocation was not written to %s: %s", group, error)

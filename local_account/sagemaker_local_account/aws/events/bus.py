@@ -15,6 +15,7 @@ from typing import Any
 from moto.cloudwatch.models import cloudwatch_backends
 from moto.events.models import events_backends
 
+from sagemaker_local_account.core.location import Location, region_of
 from sagemaker_local_account.faults import Faults, LostEvent
 
 _log = logging.getLogger(__name__)
@@ -123,7 +124,9 @@ def training_job_changed(job: dict[str, Any]) -> None:
     put_event(job["TrainingJobArn"], "aws.sagemaker", "SageMaker Training Job State Change", detail)
 
 
-def put_event(resource: str, source: str, detail_type: str, detail: dict[str, Any]) -> None:
+def put_event(
+    resource: str, source: str, detail_type: str, detail: dict[str, Any], location: Location | None = None
+) -> None:
     """Puts an event on the default bus of a resource's region.
 
     Args:
@@ -131,8 +134,9 @@ def put_event(resource: str, source: str, detail_type: str, detail: dict[str, An
         source: such as "aws.sagemaker".
         detail_type: the event's `detail-type`.
         detail: the event's `detail`.
+        location: of a resource whose ARN has neither account nor region.
     """
-    _, _, _, region, account, *_ = resource.split(":")
+    account, region = (location.account, location.region) if location else (resource.split(":")[4], region_of(resource))
     backend = events_backends[account][region]
     now = datetime.datetime.now(datetime.UTC)
     event = {

@@ -72,7 +72,12 @@ def service_of(arn: str) -> str:
     return f"{arn}:::".split(":")[2]
 
 
-def invoke(arn: str, text: str, permit: Permit, group_id: str | None = None) -> None:
+def action_of(arn: str) -> str:
+    """The action that a target is invoked by."""
+    return _ACTIONS[service_of(arn)]
+
+
+def invoke(arn: str, text: str, permit: Permit, group_id: str | None = None, subject: str | None = None) -> None:
     """Invokes a target.
 
     Args:
@@ -80,9 +85,10 @@ def invoke(arn: str, text: str, permit: Permit, group_id: str | None = None) -> 
         text: its input, JSON for state machines and functions.
         permit: checks the permission.
         group_id: the message group, for FIFO queues.
+        subject: that of a topic's message.
     """
     _, _, service, region, account, *_, name = arn.split(":")
-    permit(Call(_ACTIONS[service], arn))
+    permit(Call(action_of(arn), arn))
     if service == "states":
         execution = stepfunctions_parser_backends[account][region].start_execution(arn, execution_input=text)
         _log.info("%s started by an event", execution.execution_arn)
@@ -90,7 +96,7 @@ def invoke(arn: str, text: str, permit: Permit, group_id: str | None = None) -> 
         function = lambda_backends[account][region].get_function(arn)
         threading.Thread(target=_call, args=(function, text), name=f"function {name}", daemon=True).start()
     elif service == "sns":
-        sns_backends[account][region].publish(text, arn)
+        sns_backends[account][region].publish(text, arn, subject=subject)
     elif service == "sqs":
         sqs_backends[account][region].send_message(queue_name=name, message_body=text, group_id=group_id)
     else:

@@ -21,7 +21,7 @@ from moto.events.models import EventPattern, EventsBackend, Rule, events_backend
 from moto.events.responses import EventsHandler
 from moto.stepfunctions.parser.asl.utils.json_path import NoSuchJsonPathError, extract_json
 
-from sagemaker_local_account.aws.events import invocations, patterns
+from sagemaker_local_account.aws.events import input_transformer, invocations, patterns, put_events
 from sagemaker_local_account.aws.events.schedule_expressions import InvalidExpression, Rate, parsed
 from sagemaker_local_account.aws.events.schedule_timer import Occurrences
 from sagemaker_local_account.aws.log_failures import log_failure
@@ -45,7 +45,6 @@ _SUPPORTED = {
 
 
 MOST_TARGETS = 5  # of a rule (EventBridge's guide, "Quotas")
-_PLACEHOLDERS = re.compile(r"<([^<>]+)>")
 
 
 class _Installed:
@@ -58,6 +57,7 @@ class _Installed:
 def install(authorizer: Authorizer, deliveries: invocations.Deliveries) -> None:
     """Patches moto's EventBridge."""
     _Installed.authorizer, _Installed.deliveries = authorizer, deliveries
+    put_events.install()
     patch(EventPattern, "load", _load_pattern, "cls, raw_pattern")
     patch(EventPattern, "matches_event", _matches_event, "self, event")
     patch(EventsHandler, "test_event_pattern", _test_event_pattern, "self")
@@ -161,8 +161,8 @@ def _check_input(target: dict[str, Any]) -> None:
             f"Only one of Input, InputPath, or InputTransformer must be provided for target {target['Id']}."
         )
     transformer = target.get("InputTransformer", {})
-    for name in _PLACEHOLDERS.findall(transformer.get("InputTemplate", "")):
-        if name not in transformer.get("InputPathsMap", {}) and not name.startswith("aws.events."):
+    for name in input_transformer.names_of(transformer.get("InputTemplate", "")):
+        if name not in transformer.get("InputPathsMap", {}):
             raise ValidationException(f"InputTemplate for target {target['Id']} contains invalid placeholder {name}.")
 
 
@@ -257,21 +257,39 @@ def deliver_to(rule: Rule, targets: list[dict[str, Any]], event: Any, transform_
     """
     for target in targets:
         try:
-            if _by_moto(target["Arn"]):
+            if ":event-bus/" in target["Arn"]:
+                _forward(rule.arn, target, event)
+            elif _by_moto(target["Arn"]):
                 alone = copy.copy(rule)
                 alone.targets = [target]
                 _moto_send_to_targets(alone, event, transform_input)
             else:
                 group_id = target.get("SqsParameters", {}).get("MessageGroupId")
                 permit = functools.partial(_permit, rule.arn, target)
-                invocations.invoke(target["Arn"], _target_input(target, event), permit, group_id)
+                invocations.invoke(target["Arn"], _target_input(target, event, rule.arn), permit, group_id)
         except Exception as error:
             log_failure(_log, error, "rule %s: event not delivered to %s", rule.name, target["Arn"])
             _to_dead_letters(rule.arn, target, event)
 
 
+def _forward(rule_arn: str, target: dict[str, Any], event: Any) -> None:
+    """Puts an event on another bus as it is: moto's is a new one without its resources.
+
+    Recorded in LocalStack's test_put_events_to_default_eventbus_for_custom_eventbus.
+    """
+    arn = target["Arn"]
+    _, _, _, region, account, name = arn.split(":", 5)
+    if "RoleArn" in target and _Installed.authorizer.enforced:
+        _Installed.authorizer.check_trust(target["RoleArn"], SERVICE, rule_arn)
+        _Installed.authorizer.check(
+            _Installed.authorizer.role(target["RoleArn"], "events"), Call("events:PutEvents", arn)
+        )
+    for rule in [*events_backends[account][region].describe_event_bus(name.partition("/")[2]).rules.values()]:
+        rule.send_to_targets(copy.deepcopy(event))
+
+
 def _by_moto(arn: str) -> bool:
-    """Whether moto delivers to the target: another bus, or an archive, which is a rule in moto."""
+    """Whether moto knows the target: another bus, or an archive, which is a rule in moto."""
     return ":events:" in arn and (":event-bus/" in arn or arn.endswith(":::"))
 
 
@@ -291,12 +309,12 @@ def _to_dead_letters(rule_arn: str, target: dict[str, Any], event: Any) -> None:
     if queue:
         try:
             permit = functools.partial(_permit, rule_arn, target)
-            invocations.invoke(queue, _target_input({}, event), permit)
+            invocations.invoke(queue, _target_input({}, event, rule_arn), permit)
         except Exception as error:
             log_failure(_log, error, "event not delivered to the dead-letter queue %s", queue)
 
 
-def _target_input(target: dict[str, Any], event: Any) -> str:
+def _target_input(target: dict[str, Any], event: Any, rule_arn: str) -> str:
     """The input of a target: the event, a part of it, a constant, or a filled template."""
     event = {name: value for name, value in _with_time(event).items() if name != "ingestion-time"}
     if "Input" in target:
@@ -308,7 +326,8 @@ def _target_input(target: dict[str, Any], event: Any) -> str:
             return "{}"
     if "InputTransformer" in target:
         transformer = target["InputTransformer"]
-        return _filled(transformer["InputTemplate"], transformer.get("InputPathsMap", {}), event)
+        paths = transformer.get("InputPathsMap", {})
+        return input_transformer.filled(transformer["InputTemplate"], paths, event, rule_arn)
     return json.dumps(event)
 
 
@@ -318,30 +337,3 @@ def _with_time(event: Any) -> Any:
         return event
     time = datetime.fromtimestamp(event["time"], UTC)
     return {**event, "time": time.isoformat(timespec="seconds").replace("+00:00", "Z")}
-
-
-def _filled(template: str, paths: dict[str, str], event: Any) -> str:
-    """Fills the `<names>` of an input template: with JSON outside of strings, with text inside.
-
-    moto inserts text in both cases, which is not valid JSON for templates of CDK's `RuleTargetInput.from_object`.
-    """
-    values: dict[str, Any] = {"aws.events.event.json": event, "aws.events.event.ingestion-time": event["time"]}
-    for name, path in paths.items():
-        try:
-            values[name] = extract_json(path, event)
-        except NoSuchJsonPathError:
-            values[name] = None
-    parts = _PLACEHOLDERS.split(template)
-    filled = parts[0]
-    for name, following in zip(parts[1::2], parts[2::2], strict=True):
-        within_string = len(re.findall(r'(?<!\\)"', filled)) % 2 == 1
-        if name not in values:
-            filled += f"<{name}>"
-        elif not within_string:
-            filled += json.dumps(values[name])
-        elif isinstance(values[name], str):
-            filled += json.dumps(values[name])[1:-1]
-        else:
-            filled += json.dumps(json.dumps(values[name]))[1:-1]
-        filled += following
-    return filled

@@ -10,6 +10,7 @@ from moto.iam.models import IAMBackend, ManagedPolicy, Role, iam_backends
 from sagemaker_local_account.aws.resource_types import ServiceResources, real
 from sagemaker_local_account.core.patches import CREATE, UPDATE, patch
 
+_moto_create_policy = ManagedPolicy.create_from_cloudformation_json
 _moto_create_role = Role.create_from_cloudformation_json
 
 
@@ -18,6 +19,7 @@ def install() -> None:
     patch(IAMBackend, "get_roles", _roles, "self")
     patch(Role, "create_from_cloudformation_json", _create_role, CREATE)
     patch(Role, "update_from_cloudformation_json", _update_role, UPDATE)
+    patch(ManagedPolicy, "create_from_cloudformation_json", _create_policy, CREATE)
     patch(ManagedPolicy, "update_from_cloudformation_json", _update_policy, UPDATE)
 
 
@@ -89,6 +91,24 @@ def _settle_policies(role: Role, properties: dict[str, Any], account_id: str) ->
         iam_backends[account_id]["aws"].attach_role_policy(arn, role.name)
 
 
+def _document(properties: Any) -> Any:
+    """A document, which a template may have as its text: LocalStack's recorded test_managedpolicy_with_fn_sub_json_string."""
+    given = properties["PolicyDocument"]
+    try:
+        return json.loads(given) if isinstance(given, str) else given
+    except ValueError:
+        return given  # which IAM refuses
+
+
+def _create_policy(
+    cls: Any, resource_name: str, cloudformation_json: Any, account_id: str, region_name: str, **_: Any
+) -> ManagedPolicy:
+    properties = cloudformation_json["Properties"]
+    given = {**cloudformation_json, "Properties": {**properties, "PolicyDocument": _document(properties)}}
+    policy: ManagedPolicy = _moto_create_policy(resource_name, given, account_id, region_name)
+    return policy
+
+
 def _update_policy(
     cls: Any,
     original_resource: ManagedPolicy,
@@ -105,7 +125,7 @@ def _update_policy(
     iam = iam_backends[account_id]["aws"]
     for version in [version for version in policy.versions if version.version_id != policy.default_version_id]:
         iam.delete_policy_version(policy.arn, version.version_id)
-    iam.create_policy_version(policy.arn, json.dumps(properties["PolicyDocument"]), "true")
+    iam.create_policy_version(policy.arn, json.dumps(_document(properties)), "true")
     for kind, holders in (("Roles", iam.roles), ("Users", iam.users), ("Groups", iam.groups)):
         for holder in holders.values():
             wanted = holder.name in properties.get(kind, [])

@@ -14,6 +14,7 @@ from typing_extensions import override
 from sagemaker_local_account.aws.property_backfill import Backfill
 from sagemaker_local_account.aws.resource_base import Properties, ResourceBase, is_true
 from sagemaker_local_account.aws.resource_types import ResourceType, ServiceResources, real
+from sagemaker_local_account.aws.s3 import notifications
 from sagemaker_local_account.core.patches import patch
 
 
@@ -120,6 +121,7 @@ def _bucket(bucket: FakeBucket, properties: Properties, account_id: str, region_
         buckets.delete_bucket_tagging(bucket.name)
     if "BucketEncryption" not in properties:
         bucket.encryption = None
+    notifications.configure(bucket, _notifications(properties.get("NotificationConfiguration", {})))
     logging = properties.get("LoggingConfiguration")
     bucket.logging = (
         {"TargetBucket": logging.get("DestinationBucketName"), "TargetPrefix": logging.get("LogFilePrefix", "")}
@@ -149,6 +151,29 @@ _LIFECYCLE = {
     "Status",
     "Transitions",
 }
+
+
+# The lists of a template's notifications: those of a request, and the destination in each.
+_NOTIFICATIONS = {
+    "LambdaConfigurations": ("CloudFunctionConfiguration", "Function", "CloudFunction"),
+    "QueueConfigurations": ("QueueConfiguration", "Queue", "Queue"),
+    "TopicConfigurations": ("TopicConfiguration", "Topic", "Topic"),
+}
+
+
+def _notifications(given: Properties) -> Properties:
+    """The notifications of a template as those of a request."""
+    made: Properties = {}
+    for name, (listed, in_template, destination) in _NOTIFICATIONS.items():
+        for one in given.get(name, []):
+            configuration = {destination: one[in_template], "Event": [one["Event"]]}
+            if rules := one.get("Filter", {}).get("S3Key", {}).get("Rules"):
+                named = [{"Name": rule["Name"].capitalize(), "Value": rule.get("Value", "")} for rule in rules]
+                configuration["Filter"] = {"S3Key": {"FilterRule": named}}
+            made.setdefault(listed, []).append(configuration)
+    if is_true(given.get("EventBridgeConfiguration", {}).get("EventBridgeEnabled", False)):
+        made["EventBridgeConfiguration"] = {}
+    return made
 
 
 def _lifecycle_rule(rule: Properties) -> Properties:
@@ -198,9 +223,9 @@ def _delete_bucket(bucket: FakeBucket, account_id: str, region_name: str) -> Non
 RESOURCES = ServiceResources(
     types={
         "AWS::S3::Bucket": real(
-            "stores objects, and writes access logs; its lifecycle rules are stored and not applied",
-            "AccessControl BucketEncryption BucketName LifecycleConfiguration LoggingConfiguration OwnershipControls "
-            "PublicAccessBlockConfiguration Tags VersioningConfiguration",
+            "stores objects, writes access logs and sends notifications; its lifecycle rules are stored and not applied",
+            "AccessControl BucketEncryption BucketName LifecycleConfiguration LoggingConfiguration NotificationConfiguration "
+            "OwnershipControls PublicAccessBlockConfiguration Tags VersioningConfiguration",
         ),
         "AWS::S3::BucketPolicy": real("evaluated", "Bucket PolicyDocument", made_by=BucketPolicy),
         "Custom::S3AutoDeleteObjects": ResourceType(

@@ -28,6 +28,15 @@ from sagemaker_local_account.core.patches import patch
 from sagemaker_local_account.iam.authorizer import Authorizer
 from sagemaker_local_account.iam.policies import Call
 
+
+class _Refused(ValidationException):
+    """The member that Scheduler's errors have their text in, by its service model and as LocalStack recorded them, is Message."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message)
+        self.description = json.dumps({"__type": self.error_type, "Message": message})
+
+
 SERVICE = "scheduler.amazonaws.com"
 
 _log = logging.getLogger(__name__)
@@ -186,23 +195,21 @@ def _checked(backend: EventBridgeSchedulerBackend, members: dict[str, Any]) -> O
     try:
         zone = zone_of(zone_name)
     except InvalidExpression:
-        raise ValidationException(
+        raise _Refused(
             f"ScheduleExpressionTimezone must be a time zone of the IANA database, like Europe/Berlin, got {zone_name!r}"
         ) from None
     try:
         expression = parsed(text, zone, of_scheduler=True)
     except InvalidExpression:
-        raise ValidationException(f"Invalid Schedule Expression {text}.") from None
+        raise _Refused(f"Invalid Schedule Expression {text}.") from None
     window = members["flexible_time_window"]
     if (window["Mode"] == "FLEXIBLE") != ("MaximumWindowInMinutes" in window):
-        raise ValidationException(
+        raise _Refused(
             f"FlexibleTimeWindow must have MaximumWindowInMinutes with the Mode FLEXIBLE and only then, got {window!r}"
         )
     start, end = (None if time is None else _time(time) for time in (members["start_date"], members["end_date"]))
     if start is not None and end is not None and end <= start:
-        raise ValidationException(
-            f"EndDate must be after StartDate {start:%Y-%m-%dT%H:%M:%SZ}, got {end:%Y-%m-%dT%H:%M:%SZ}"
-        )
+        raise _Refused(f"EndDate must be after StartDate {start:%Y-%m-%dT%H:%M:%SZ}, got {end:%Y-%m-%dT%H:%M:%SZ}")
     _check_target(members["target"], group.arn)
     now = CLOCK.now()
     if isinstance(expression, At):  # StartDate and EndDate have no effect on it (API reference)
@@ -214,23 +221,21 @@ def _checked(backend: EventBridgeSchedulerBackend, members: dict[str, Any]) -> O
 
 def _check_target(target: dict[str, Any], group_arn: str) -> None:
     if invocations.service_of(target["Arn"]) not in _TARGETS or not invocations.is_target(target["Arn"]):
-        raise ValidationException(
+        raise _Refused(
             "Target must be a state machine, a Lambda function, an SNS topic or an SQS queue in the local account, got "
             f"{target['Arn']!r}"
         )
     if unsupported := sorted(target.keys() - _SUPPORTED):
-        raise ValidationException(f"Target: the local account does not support {', '.join(unsupported)}")
+        raise _Refused(f"Target: the local account does not support {', '.join(unsupported)}")
     if invocations.service_of(target["Arn"]) in _JSON_TARGETS and "Input" in target:
         try:
             json.loads(target["Input"])
         except (ValueError, RecursionError):
-            raise ValidationException(
-                "Target.Input must be well-formed JSON for a state machine or a Lambda function"
-            ) from None
+            raise _Refused("Target.Input must be well-formed JSON for a state machine or a Lambda function") from None
     try:
         _Installed.authorizer.check_trust(target["RoleArn"], SERVICE, group_arn)
     except LookupError:
-        raise ValidationException(
+        raise _Refused(
             "The execution role you provide must allow AWS EventBridge Scheduler to assume the role."
         ) from None
 
@@ -253,7 +258,7 @@ def _create_group(self: EventBridgeSchedulerBackend, name: str, tags: list[dict[
 def _delete_group(self: EventBridgeSchedulerBackend, name: str) -> None:
     """Deletes a group and its schedules, not the default one (API reference, DeleteScheduleGroup)."""
     if name == "default":
-        raise ValidationException("The default schedule group cannot be deleted.")
+        raise _Refused("The default schedule group cannot be deleted.")
     if name not in self.schedule_groups:
         raise ScheduleGroupNotFound(name)
     _moto_delete_group(self, name)

@@ -1,1 +1,1 @@
-"""SNS: delivery to queues and to endpoints of this machine."""
+"""SNS: delivery to queues, functions and endpoints of this machine."""

@@ -148,8 +148,8 @@ class TopicPolicy(ResourceBase):
 RESOURCES = ServiceResources(
     types={
         "AWS::SNS::Subscription": real(
-            "delivers to queues and to HTTP endpoints of this machine; messages to e-mail, SMS and other machines are logged and "
-            "not delivered; other protocols are rejected",
+            "delivers to queues, functions and HTTP endpoints of this machine; messages to e-mail, SMS and other machines are "
+            "logged and not delivered; other protocols are rejected",
             "DeliveryPolicy Endpoint FilterPolicy FilterPolicyScope Protocol RawMessageDelivery TopicArn",
             made_by=Subscription,
         ),

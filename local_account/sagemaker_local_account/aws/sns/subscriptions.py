@@ -1,4 +1,7 @@
-"""SNS: delivery to queues, and to HTTP endpoints of this machine.
+"""SNS: delivery to queues, functions, and HTTP endpoints of this machine, and messages that are refused.
+
+Refused is what LocalStack recorded on AWS (test_empty_sns_message, _publish_with_empty_subject, _publish_too_long_message and
+_message_structure_json_exc); what a function gets is that of test_python_lambda_subscribe_sns_topic.
 
 Messages do not leave this machine: a subscription by e-mail or SMS, or to another machine, is accepted, and each message that is
 not delivered is logged. Other protocols are rejected by name.
@@ -6,6 +9,8 @@ not delivered is logged. Other protocols are rejected by name.
 
 from __future__ import annotations
 
+import functools
+import json
 import logging
 import threading
 from typing import Any
@@ -15,6 +20,7 @@ import requests
 from moto.sns.exceptions import SNSInvalidParameter
 from moto.sns.models import SNSBackend, Subscription
 
+from sagemaker_local_account.aws.events import invocations
 from sagemaker_local_account.aws.log_failures import log_failure
 from sagemaker_local_account.core.patches import patch
 from sagemaker_local_account.iam.authorizer import Authorizer
@@ -24,16 +30,18 @@ SERVICE = "sns.amazonaws.com"
 
 _log = logging.getLogger(__name__)
 _moto_publish = Subscription.publish
+_moto_publish_to_topic = SNSBackend.publish
 _moto_subscribe = SNSBackend.subscribe
 _moto_set_subscription_attributes = SNSBackend.set_subscription_attributes
 
 _WEB = ("http", "https")
 _TO_PEOPLE = ("email", "email-json", "sms")
+_MOST_BYTES = 262_144  # of a message with its attributes
 _HTTP_SECONDS = 15.0  # SNS's timeout for an endpoint
 
 
 class _Installed:
-    """The authorizer of the running account, which evaluates queue policies."""
+    """The authorizer of the running account, which evaluates the policies of queues and functions."""
 
     authorizer: Authorizer
 
@@ -43,6 +51,12 @@ def install(authorizer: Authorizer) -> None:
     _Installed.authorizer = authorizer
     patch(SNSBackend, "subscribe", _subscribe, "self, topic_arn, endpoint, protocol")
     patch(SNSBackend, "set_subscription_attributes", _set_subscription_attributes, "self, arn, name, value")
+    patch(
+        SNSBackend,
+        "publish",
+        _publish_to_topic,
+        "self, message, arn, phone_number, subject, message_attributes, group_id, deduplication_id, message_structure",
+    )
     patch(
         Subscription,
         "publish",
@@ -61,9 +75,9 @@ def undeliverable(protocol: str, endpoint: str) -> str:
 
 
 def _subscribe(self: SNSBackend, topic_arn: str, endpoint: str, protocol: str) -> Subscription:
-    if protocol not in ("sqs", *_WEB, *_TO_PEOPLE):
+    if protocol not in ("sqs", "lambda", *_WEB, *_TO_PEOPLE):
         raise SNSInvalidParameter(
-            f"Invalid parameter: Protocol must be sqs, http, https, email, email-json or sms in the local account, "
+            f"Invalid parameter: Protocol must be sqs, lambda, http, https, email, email-json or sms in the local account, "
             f"got {protocol!r}"
         )
     why = undeliverable(protocol, endpoint)
@@ -79,6 +93,35 @@ def _set_subscription_attributes(self: SNSBackend, arn: str, name: str, value: A
     _moto_set_subscription_attributes(self, arn, name, str(value).lower() == "true" if raw else value)
 
 
+def _publish_to_topic(self: SNSBackend, message: str, arn: str | None, *args: Any, **details: Any) -> str:
+    if not message:
+        raise SNSInvalidParameter("Invalid parameter: Empty message")
+    if details.get("subject") == "":
+        raise SNSInvalidParameter("Invalid parameter: Subject")
+    attributes = details.get("message_attributes") or {}
+    if len(message.encode()) + sum(_bytes_of(name, one) for name, one in attributes.items()) > _MOST_BYTES:
+        raise SNSInvalidParameter("Invalid parameter: Message too long")
+    if details.get("message_structure") == "json":
+        _check_structure(message)
+    message_id: str = _moto_publish_to_topic(self, message, arn, *args, **details)
+    return message_id
+
+
+def _bytes_of(name: str, attribute: Any) -> int:
+    return sum(len(part if isinstance(part, bytes) else str(part).encode()) for part in (name, *attribute.values()))
+
+
+def _check_structure(message: str) -> None:
+    """A message of a text for each protocol has a default."""
+    try:
+        texts = json.loads(message)
+    except ValueError:
+        text = "Invalid parameter: Message Structure - JSON message body failed to parse"
+        raise SNSInvalidParameter(text) from None
+    if not isinstance(texts, dict) or not isinstance(texts.get("default"), str):
+        raise SNSInvalidParameter("Invalid parameter: Message Structure - No default entry in JSON message body")
+
+
 def _publish(self: Subscription, message: str, message_id: str, **details: Any) -> None:
     """Delivers to one subscription; in moto the first failure ends the delivery to all, and HTTP has no timeout."""
     why = undeliverable(self.protocol, self.endpoint)
@@ -91,6 +134,10 @@ def _publish(self: Subscription, message: str, message_id: str, **details: Any) 
         ).start()
         return
 
+    if self.protocol == "lambda":
+        _tried(self, message_id, functools.partial(_invoke, self, message, message_id, details))
+        return
+
     def send() -> None:
         call = Call("sqs:SendMessage", self.endpoint)
         _Installed.authorizer.check_service(SERVICE, call, self.topic.arn)
@@ -99,14 +146,42 @@ def _publish(self: Subscription, message: str, message_id: str, **details: Any) 
     _tried(self, message_id, send)
 
 
-def _post(subscription: Subscription, message: str, message_id: str, details: dict[str, Any]) -> None:
+def _text_for(subscription: Subscription, message: str, details: dict[str, Any]) -> str | None:
+    """The message for a subscription; None where its filter does not let it through."""
     matcher = subscription._filter_policy_matcher
     if matcher is not None and not matcher.matches(details.get("message_attributes"), message):
-        return
+        return None
     if details.get("message_structure") == "json":
-        message = subscription._parse_message_structure(message, subscription.protocol)
+        return str(subscription._parse_message_structure(message, subscription.protocol))
+    return message
+
+
+def _invoke(subscription: Subscription, message: str, message_id: str, details: dict[str, Any]) -> None:
+    """Invokes a function, asynchronously, with the event of a message."""
+    text = _text_for(subscription, message, details)
+    if text is None:
+        return
+    posted = subscription.get_post_data(text, message_id, details.get("subject"), details.get("message_attributes"))
+    posted["SigningCertUrl"], posted["UnsubscribeUrl"] = posted.pop("SigningCertURL"), posted.pop("UnsubscribeURL")
+    record = {
+        "EventSource": "aws:sns",
+        "EventVersion": "1.0",
+        "EventSubscriptionArn": subscription.arn,
+        "Sns": {"Subject": None, "MessageAttributes": {}, **posted},
+    }
+
+    def permit(call: Call) -> None:
+        _Installed.authorizer.check_service(SERVICE, call, subscription.topic.arn)
+
+    invocations.invoke(subscription.endpoint, json.dumps({"Records": [record]}), permit)
+
+
+def _post(subscription: Subscription, message: str, message_id: str, details: dict[str, Any]) -> None:
+    text = _text_for(subscription, message, details)
+    if text is None:
+        return
     raw = subscription.attributes.get("RawMessageDelivery") is True
-    body: Any = message if raw else subscription.get_post_data(message, message_id, details.get("subject"))
+    body: Any = text if raw else subscription.get_post_data(text, message_id, details.get("subject"))
     headers = {
         "Content-Type": "text/plain; charset=UTF-8",
         "x-amz-sns-message-type": "Notification",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Mapping
 
@@ -82,6 +83,11 @@ def install(root_key_id: str) -> None:
 
 
 def _assume_role(self: TokenResponse) -> ActionResult:
+    _check_session(self._get_param("RoleArn"), self._get_param("RoleSessionName"), self._get_param("Tags") or [])
+    keys = {tag.get("Key", "").lower() for tag in self._get_param("Tags") or []}
+    if any(key.lower() not in keys for key in self._get_param("TransitiveTagKeys") or []):
+        text = "The specified transitive tag key must be included in the requested tags."
+        raise STSClientError("InvalidParameterValue", text)
     given = self._get_param("PolicyArns") or []
     if len(given) > _MOST_POLICIES:
         raise STSValidationError(f"policyArns must be at most {_MOST_POLICIES}, got {len(given)}")
@@ -89,6 +95,21 @@ def _assume_role(self: TokenResponse) -> ActionResult:
     answer: ActionResult = _moto_assume_role(self)
     setattr(answer._result["Credentials"], MANAGED, documents)
     return answer
+
+
+def _check_session(role_arn: str | None, name: str | None, tags: list[dict[str, str]]) -> None:
+    """Refuses what AWS refuses of a session: LocalStack's test_sts_invalid_parameters, _assume_role_tag_validation."""
+    if role_arn is not None and not re.fullmatch(r"arn:[^:]+:[^:]+:[^:]*:[^:]*:.+", role_arn):
+        raise STSValidationError(f"{role_arn} is invalid")
+    if name is not None and not re.fullmatch(r"[\w+=,.@-]*", name, re.ASCII):
+        raise STSValidationError(
+            f"1 validation error detected: Value '{name}' at 'roleSessionName' failed to satisfy constraint: Member must "
+            r"satisfy regular expression pattern: [\w+=,.@-]*"
+        )
+    keys = [tag.get("Key", "").lower() for tag in tags]
+    if len(set(keys)) < len(keys):
+        text = "Duplicate tag keys found. Please note that Tag keys are case insensitive."
+        raise STSClientError("InvalidParameterValue", text)
 
 
 def _managed(account: str, arn: str) -> str:
