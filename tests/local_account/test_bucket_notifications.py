@@ -203,7 +203,13 @@ def test_a_destination_that_s3_cannot_reach_is_refused_unless_that_is_skipped(ru
     for arn in (closed_arn, nowhere):
         text = refusal(running, "unreached", {"QueueArn": arn, "Events": ALL})
         assert text == "Unable to validate the following destination configurations"
+        assert f"bucket unreached: its notifications are refused: {arn}: " in log(running)
     assert refusal(running, "unreached", {"QueueArn": "nowhere", "Events": ALL}) == "The ARN could not be parsed"
+    elsewhere = closed_arn.replace("us-east-1", "eu-west-1")
+    assert "region is not valid for the bucket" in refusal(running, "unreached", {"QueueArn": elsewhere, "Events": ALL})
+    fifo = running.client("sqs").create_queue(QueueName="ordered.fifo", Attributes={"FifoQueue": "true"})["QueueUrl"]
+    fifo_arn = closed_arn.replace("closed-to-s3", fifo.rpartition("/")[2])
+    assert refusal(running, "unreached", {"QueueArn": fifo_arn, "Events": ALL}).startswith("Unable to validate")
     function = {
         "LambdaFunctionArn": "arn:aws:lambda:us-east-1:123456789012:function:nowhere",
         "Events": ["s3:ObjectCreated:*"],

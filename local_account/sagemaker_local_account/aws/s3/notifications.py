@@ -22,6 +22,7 @@ import threading
 import time
 import urllib.parse
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
@@ -29,7 +30,7 @@ import xmltodict
 from moto.awslambda.models import lambda_backends
 from moto.core.responses import ActionResult, EmptyResult
 from moto.s3 import models, notifications
-from moto.s3.exceptions import InvalidArgumentError, MalformedXML
+from moto.s3.exceptions import InvalidArgumentError, InvalidNotificationDestination, MalformedXML
 from moto.s3.models import FakeBucket, Notification, S3Backend
 from moto.s3.responses import S3Response
 from moto.sns.models import sns_backends
@@ -141,18 +142,22 @@ def configure(self: FakeBucket, notification_config: dict[str, Any] | None) -> N
 
     Raises:
         InvalidArgumentError: a destination does not exist or does not allow S3, or configurations overlap.
+        InvalidNotificationDestination: a destination is in another region.
     """
-    given = dict(notification_config or {})
-    unvalidated = given.pop("SkipDestinationValidation", False)
+    asked = notification_config or {}
+    unvalidated = asked.get("SkipDestinationValidation", False)
+    given = {name: asked[name] for name in (*_DESTINATIONS, "EventBridgeConfiguration") if name in asked}
     listed = [(one[names[0]], one, names[0]) for name, names in _DESTINATIONS.items() for one in given.get(name, ())]
     for arn, _, destination in listed:
         if len(arn.split(":")) < 6 or not arn.startswith("arn:"):
             raise InvalidArgumentError("The ARN could not be parsed", destination, arn)
+        if arn.split(":")[3] != self.region_name:
+            raise InvalidNotificationDestination
     _check_overlaps([one for _, one, _ in listed])
-    if not unvalidated:
-        for arn, _, _ in listed:
-            if why := _why_not(self, arn):
-                raise InvalidArgumentError(UNVALIDATED, arn, why)
+    for arn, _, _ in () if unvalidated else listed:
+        if why := _why_not(self, arn):
+            _log.warning("bucket %s: its notifications are refused: %s: %s", self.name, arn, why)
+            raise InvalidArgumentError(UNVALIDATED, arn, why)
     _moto_set_configuration(self, given)
 
 
@@ -188,22 +193,20 @@ def _filters(configuration: dict[str, Any]) -> dict[str, str]:
 def _why_not(bucket: FakeBucket, arn: str) -> str:
     """Why a bucket cannot send its events to a destination; "" where it can."""
     _, _, service, region, account, *_, name = arn.split(":")
-    if region != bucket.region_name:
-        return "The notification destination service region is not valid for the bucket location constraint"
+    kind = {"lambda": "function", "sqs": "queue"}.get(service, "topic")
+    refused = f"Permissions on the destination {kind} do not allow S3 to publish notifications from this bucket"
+    missing = f"The destination {kind} does not exist"
     if service == "lambda":
-        exists = account in lambda_backends and _found(lambda_backends[account][region].get_function, arn)
-        refused = f"Not authorized to invoke function [{arn}]"
-        missing = refused
+        refused = missing = f"Not authorized to invoke function [{arn}]"
+        exists = _is_found(lambda_backends[account][region].get_function, arn)
     elif service == "sqs":
         exists = name in sqs_backends[account][region].queues
-        missing = "The destination queue does not exist"
-        refused = "Permissions on the destination queue do not allow S3 to publish notifications from this bucket"
     else:
         exists = arn in sns_backends[account][region].topics
-        missing = "The destination topic does not exist"
-        refused = "Permissions on the destination topic do not allow S3 to publish notifications from this bucket"
     if not exists:
         return missing
+    if name.endswith(".fifo"):  # "Supported event destinations", S3's guide
+        return f"a FIFO {kind} is no destination of S3"
     try:
         _permit(bucket.name, Call(invocations.action_of(arn), arn))
     except LookupError:
@@ -211,7 +214,7 @@ def _why_not(bucket: FakeBucket, arn: str) -> str:
     return ""
 
 
-def _found(of: Any, arn: str) -> bool:
+def _is_found(of: Any, arn: str) -> bool:
     try:
         return of(arn) is not None
     except Exception:  # moto's, which has one of its own for each reason
@@ -280,19 +283,18 @@ def _delete(
     self: S3Backend, bucket_name: str, key_name: str, version_id: str | None = None, bypass: bool = False
 ) -> tuple[bool, dict[str, Any]]:
     bucket = self.get_bucket(bucket_name)
-    versions = bucket.keys.getlist(key_name, []) if version_id else []
-    if any(isinstance(one, models.FakeDeleteMarker) and str(one.version_id) == version_id for one in versions):
-        was_marker = {"delete-marker": "true"}  # moto has it for some only
-    else:
-        was_marker = {}
+    versions = bucket.keys.getlist(key_name, [])
+    was_marker = any(isinstance(one, models.FakeDeleteMarker) and str(one.version_id) == version_id for one in versions)
     with _silence():
         done, headers = _moto_delete_object(self, bucket_name, key_name, version_id, bypass)
     if done or not bucket.is_versioned:  # an object that does not exist is deleted too: recorded in test_delete_objects
         version = version_id or headers.get("version-id")
         is_marker = version_id is None and "version-id" in headers
-        event = "s3:ObjectRemoved:DeleteMarkerCreated" if is_marker else "s3:ObjectRemoved:Delete"
-        _send(bucket, event.removeprefix("s3:"), key_name, {"version": version, "etag": _EMPTY if is_marker else None})
-    return done, {**headers, **was_marker} if done else headers
+        event = "ObjectRemoved:DeleteMarkerCreated" if is_marker else "ObjectRemoved:Delete"
+        _send(_Event(bucket, event, key_name, version=version, etag=_EMPTY if is_marker else None))
+    if done and was_marker:  # moto says it of some only
+        headers["delete-marker"] = "true"
+    return done, headers
 
 
 @contextlib.contextmanager
@@ -304,136 +306,163 @@ def _silence() -> Iterator[None]:
         _request.is_silent = False
 
 
+@dataclass(frozen=True)
+class _Event:
+    """An event of an object, as each kind of destination gets it.
+
+    Attributes:
+        bucket: moto's.
+        name: such as ``ObjectCreated:Put``.
+        key: of the object.
+        version: of the object, in a bucket with versions.
+        etag: None for what is gone.
+        size: in bytes, of what is there.
+        storage_class: that from which an object is restored.
+        expires: when it is no longer restored.
+    """
+
+    bucket: Any
+    name: str
+    key: str
+    version: str | None = None
+    etag: str | None = None
+    size: int | None = None
+    storage_class: str | None = None
+    expires: str | None = None
+    time: datetime = field(default_factory=lambda: datetime.now(UTC))
+    request_id: str = field(default_factory=lambda: secrets.token_hex(8).upper())
+    sequencer: str = field(
+        default_factory=lambda: f"{time.time_ns():018X}"
+    )  # of a key's events the later has the larger
+
+    @property
+    def _is_change(self) -> bool:
+        return self.name.startswith(("ObjectTagging", "ObjectAcl"))
+
+    def record(self, configuration_id: str) -> dict[str, Any]:
+        """The event for queues, topics and functions."""
+        given = {
+            "key": urllib.parse.quote_plus(self.key, safe="/*"),
+            "size": self.size,
+            "eTag": self.etag,
+            "versionId": self.version,
+            "sequencer": None if self._is_change else self.sequencer,
+        }
+        bucket = {
+            "name": self.bucket.name,
+            "ownerIdentity": {"principalId": self._principal("owner")},
+            "arn": self.bucket.arn,
+        }
+        record = {
+            "eventVersion": "2.3" if self._is_change else "2.1",
+            "eventSource": "aws:s3",
+            "awsRegion": self.bucket.region_name,
+            "eventTime": bus.iso(self.time),
+            "eventName": self.name,
+            "userIdentity": {"principalId": self._principal("user")},
+            "requestParameters": {"sourceIPAddress": "127.0.0.1"},
+            "responseElements": {"x-amz-request-id": self.request_id, "x-amz-id-2": secrets.token_urlsafe(48)},
+            "s3": {
+                "s3SchemaVersion": "1.0",
+                "configurationId": configuration_id,
+                "bucket": bucket,
+                "object": _present(given),
+            },
+        }
+        if self.name == "ObjectRestore:Completed":
+            restored = {
+                "lifecycleRestorationExpiryTime": self.expires,
+                "lifecycleRestoreStorageClass": self.storage_class,
+            }
+            record["glacierEventData"] = {"restoreEventData": restored}
+        return record
+
+    def detail(self, reason: str) -> dict[str, Any]:
+        """The detail of the event for EventBridge; those without a reason have no sequencer."""
+        given = {
+            "key": self.key,
+            "size": self.size,
+            "etag": self.etag,
+            "version-id": self.version,
+            "sequencer": self.sequencer if reason else None,
+        }
+        deletion = {
+            "ObjectRemoved:Delete": "Permanently Deleted",
+            "ObjectRemoved:DeleteMarkerCreated": "Delete Marker Created",
+        }
+        by_aws = self.name == "ObjectRestore:Completed"
+        return _present(
+            {
+                "version": "0",
+                "bucket": {"name": self.bucket.name},
+                "object": _present(given),
+                "request-id": self.request_id,
+                "requester": self.bucket.account_id,
+                "source-ip-address": None if by_aws else "127.0.0.1",
+                "reason": reason or None,
+                "deletion-type": deletion.get(self.name),
+                "source-storage-class": self.storage_class,
+                "restore-expiry-time": self.expires if by_aws else None,
+            }
+        )
+
+    def _principal(self, of: str) -> str:
+        """The identity of the bucket's owner, or of who sends its requests: one of each, of letters and digits as on AWS."""
+        digest = hashlib.sha256(f"{of} {self.bucket.account_id}".encode()).hexdigest()
+        return f"A{digest[:13].upper()}"
+
+
+def _present(members: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in members.items() if value is not None}
+
+
 def _send_event(account_id: str, event_name: str, bucket: Any, key: Any) -> None:
     """moto's, which calls it with each event of an object."""
     name = str(getattr(event_name, "value", event_name)).removeprefix("s3:")
     parts = name == "ObjectCreated:Put" and key.multipart is not None  # the event of its completion follows
     if _request.is_silent or parts or (name == "ObjectTagging:Put" and not _request.tags):
         return
-    version = None if key.version_id == "null" else key.version_id
-    about: dict[str, Any] = {"version": version, "etag": key.etag.strip('"')}
-    if name.startswith(("ObjectCreated", "ObjectRestore")):
-        about["size"] = key.size
-    if name.startswith("ObjectRestore"):
-        about["class"] = key.storage_class
-        about["expires"] = _iso(key._expiry)
-    _send(bucket, name, key.name, about)
+    is_restored = name.startswith("ObjectRestore")
+    _send(
+        _Event(
+            bucket,
+            name,
+            key.name,
+            version=None if key.version_id == "null" else key.version_id,
+            etag=key.etag.strip('"'),
+            size=key.size if is_restored or name.startswith("ObjectCreated") else None,
+            storage_class=key.storage_class if is_restored else None,
+            expires=key._expiry.strftime("%Y-%m-%dT%H:%M:%SZ") if is_restored and key._expiry else None,
+        )
+    )
 
 
-def _iso(time: datetime | None) -> str | None:
-    return None if time is None else time.strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
-def _send(bucket: Any, name: str, key: str, about: dict[str, Any]) -> None:
+def _send(event: _Event) -> None:
     """Delivers an event to all who asked for it, after this call, which fails for nothing that they do."""
+    bucket = event.bucket
     configuration = bucket.notification_configuration
     if configuration is None:
         return
-    now, request = datetime.now(UTC), secrets.token_hex(8).upper()
-    ordered = f"{time.time_ns():018X}"  # of two events of a key the later has the larger
     for one in (*configuration.cloud_function, *configuration.queue, *configuration.topic):
-        if one.matches(f"s3:{name}", key):
-            record = _record(bucket, name, key, about, (one.id, now, request, ordered))
-            _Installed.deliveries.add(functools.partial(_deliver, bucket.name, one.arn, {"Records": [record]}))
-    if configuration.event_bridge is not None and name in _DETAIL_TYPES:
-        kind, reason = _DETAIL_TYPES[name]
-        detail = _detail(bucket, name, key, about, (reason, request, ordered))
-        bus.put_event(bucket.arn, "aws.s3", kind, detail, Location(bucket.account_id, bucket.region_name))
+        if one.matches(f"s3:{event.name}", event.key):
+            records = {"Records": [event.record(one.id)]}
+            _Installed.deliveries.add(functools.partial(_deliver, bucket.name, one.arn, records))
+    if configuration.event_bridge is not None and event.name in _DETAIL_TYPES:
+        kind, reason = _DETAIL_TYPES[event.name]
+        place = Location(bucket.account_id, bucket.region_name)
+        bus.put_event(bucket.arn, "aws.s3", kind, event.detail(reason), place)
 
 
 def _deliver(bucket: str, arn: str, message: dict[str, Any]) -> None:
+    permit = functools.partial(_permit, bucket)
     try:
-        invocations.invoke(
-            arn, json.dumps(message), functools.partial(_permit, bucket), subject="Amazon S3 Notification"
-        )
+        invocations.invoke(arn, json.dumps(message), permit, subject="Amazon S3 Notification")
     except Exception as error:
         log_failure(_log, error, "bucket %s: event not delivered to %s", bucket, arn)
 
 
 def _permit(bucket: str, call: Call) -> None:
     _Installed.authorizer.check_service(SERVICE, call, f"arn:aws:s3:::{bucket}")
-
-
-def _record(
-    bucket: Any, name: str, key: str, about: dict[str, Any], given: tuple[str, datetime, str, str]
-) -> dict[str, Any]:
-    """An event as queues, topics and functions get it."""
-    configuration, now, request, ordered = given
-    described = {"key": urllib.parse.quote_plus(key, safe="/*")}
-    if "size" in about:
-        described["size"] = about["size"]
-    if about["etag"]:
-        described["eTag"] = about["etag"]
-    if about["version"]:
-        described["versionId"] = about["version"]
-    is_change = name.startswith(("ObjectTagging", "ObjectAcl"))
-    if not is_change:
-        described["sequencer"] = ordered
-    record = {
-        "eventVersion": "2.3" if is_change else "2.1",
-        "eventSource": "aws:s3",
-        "awsRegion": bucket.region_name,
-        "eventTime": bus.iso(now),
-        "eventName": name,
-        "userIdentity": {"principalId": _principal("user", bucket)},
-        "requestParameters": {"sourceIPAddress": "127.0.0.1"},
-        "responseElements": {"x-amz-request-id": request, "x-amz-id-2": secrets.token_urlsafe(48)},
-        "s3": {
-            "s3SchemaVersion": "1.0",
-            "configurationId": configuration,
-            "bucket": {
-                "name": bucket.name,
-                "ownerIdentity": {"principalId": _principal("owner", bucket)},
-                "arn": bucket.arn,
-            },
-            "object": described,
-        },
-    }
-    if name == "ObjectRestore:Completed":
-        restored = {
-            "lifecycleRestorationExpiryTime": about["expires"],
-            "lifecycleRestoreStorageClass": about["class"],
-        }
-        record["glacierEventData"] = {"restoreEventData": restored}
-    return record
-
-
-def _principal(of: str, bucket: Any) -> str:
-    """The identity of a bucket's owner, or of who sends its requests: one of each, of letters and digits as on AWS."""
-    return f"A{hashlib.sha256(f'{of} {bucket.account_id}'.encode()).hexdigest()[:13].upper()}"
-
-
-def _detail(bucket: Any, name: str, key: str, about: dict[str, Any], given: tuple[str, str, str]) -> dict[str, Any]:
-    """The detail of an event as EventBridge gets it."""
-    reason, request, ordered = given
-    described: dict[str, Any] = {"key": key}
-    if "size" in about:
-        described["size"] = about["size"]
-    if about["etag"]:
-        described["etag"] = about["etag"]
-    if about["version"]:
-        described["version-id"] = about["version"]
-    if reason:
-        described["sequencer"] = ordered
-    detail: dict[str, Any] = {
-        "version": "0",
-        "bucket": {"name": bucket.name},
-        "object": described,
-        "request-id": request,
-        "requester": bucket.account_id,
-    }
-    if name != "ObjectRestore:Completed":
-        detail["source-ip-address"] = "127.0.0.1"
-    if reason:
-        detail["reason"] = reason
-    if name.startswith("ObjectRemoved"):
-        is_marker = name.endswith("DeleteMarkerCreated")
-        detail["deletion-type"] = "Delete Marker Created" if is_marker else "Permanently Deleted"
-    if name.startswith("ObjectRestore"):
-        detail["source-storage-class"] = about["class"]
-    if name == "ObjectRestore:Completed":
-        detail["restore-expiry-time"] = about["expires"]
-    return detail
 
 
 def _send_test_event(account_id: str, bucket: Any) -> None:
