@@ -14,6 +14,7 @@ from account_process import COMMAND, Serving
 from botocore.exceptions import ClientError, WaiterError
 from cdk_stacks import WAITING, WITH_A_FUNCTION
 from shell_jobs import BUCKET, ShellJobs, channel
+from test_alarms import until
 
 from sagemaker_local_account.images import docker
 
@@ -96,6 +97,7 @@ def test_a_job_without_room_fails_by_the_name_of_the_disk(
 
 def test_a_job_that_fills_the_disk_leaves_the_account_and_another_job_alone(jobs: ShellJobs) -> None:
     jobs.create("other", "trap 'exit 0' TERM; echo on; while true; do sleep 0.1; done")
+    until(lambda: jobs.said("other"))  # else the disk may be full before it has begun
     jobs.create("greedy", "cat /dev/zero > /opt/ml/model/model")
     # By its own error, or by the limit on what a job may take of the disk, whichever is first.
     assert jobs.statuses(["greedy"])[0].startswith(("AlgorithmError: ", "ClientError: "))
