@@ -36,20 +36,26 @@ def refusal(running: Running, bucket: str, *queues: dict[str, Any], **more: Any)
     return str(refused.value.response["Error"]["Message"])
 
 
-def told(running: Running, url: str, number: int) -> list[dict[str, Any]]:
-    """The records of that many events, in their order; the message of a new configuration is none."""
+def taken(running: Running, url: str, number: int, of: Callable[[Any], list[Any]]) -> list[dict[str, Any]]:
+    """That many events, of which a message has those that ``of`` finds in its body."""
     client = running.client("sqs")
-    records: list[dict[str, Any]] = []
+    events: list[dict[str, Any]] = []
 
     def take() -> bool:
         for message in client.receive_message(QueueUrl=url, MaxNumberOfMessages=10).get("Messages", []):
             client.delete_message(QueueUrl=url, ReceiptHandle=message["ReceiptHandle"])
-            records.extend(json.loads(message["Body"]).get("Records", []))
-        return len(records) >= number
+            events.extend(of(json.loads(message["Body"])))
+        return len(events) >= number
 
     until(take)
-    assert len(records) == number
-    return sorted(records, key=lambda record: record["eventTime"])
+    assert len(events) == number
+    return events
+
+
+def told(running: Running, url: str, number: int) -> list[dict[str, Any]]:
+    """The records of that many events, in their order; the message of a new configuration is none."""
+    records = taken(running, url, number, lambda body: body.get("Records", []))
+    return sorted(records, key=lambda record: str(record["eventTime"]))
 
 
 @pytest.fixture(scope="module")
@@ -154,15 +160,7 @@ def test_eventbridge_gets_an_event_on_its_default_bus_alone(running: Running) ->
         rules.put_targets(Rule="arrived", EventBusName=bus, Targets=[{"Id": "queue", "Arn": arn}])
     s3.put_object(Bucket="bridged", Key="a b", Body=b"something")
     s3.delete_object(Bucket="bridged", Key="a b")
-    client, events = running.client("sqs"), []
-
-    def take() -> bool:
-        for message in client.receive_message(QueueUrl=url, MaxNumberOfMessages=10).get("Messages", []):
-            client.delete_message(QueueUrl=url, ReceiptHandle=message["ReceiptHandle"])
-            events.append(json.loads(message["Body"]))
-        return len(events) >= 2
-
-    until(take)
+    events = taken(running, url, 2, lambda body: [body])
     created, deleted = sorted(events, key=lambda event: str(event["detail-type"]))
     assert created["resources"] == ["arn:aws:s3:::bridged"]
     detail = created["detail"]

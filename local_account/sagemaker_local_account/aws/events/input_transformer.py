@@ -13,7 +13,7 @@ from typing import Any
 
 from moto.stepfunctions.parser.asl.utils.json_path import NoSuchJsonPathError, extract_json
 
-PLACEHOLDERS = re.compile(r"<([^<>]+)>")
+_PLACEHOLDERS = re.compile(r"<([^<>]+)>")
 _QUOTES = re.compile(r'(?<!\\)"')
 
 
@@ -23,7 +23,7 @@ class InvalidInput(LookupError):
 
 def names_of(template: str) -> list[str]:
     """The names of a template, without the predefined ones."""
-    return [name for name in PLACEHOLDERS.findall(template) if not name.startswith("aws.events.")]
+    return [name for name in _PLACEHOLDERS.findall(template) if not name.startswith("aws.events.")]
 
 
 def filled(template: str, paths: Mapping[str, str], event: Mapping[str, Any], rule_arn: str) -> str:
@@ -43,7 +43,7 @@ def filled(template: str, paths: Mapping[str, str], event: Mapping[str, Any], ru
     """
     values = {**_predefined(event, rule_arn), **{name: _at(path, event) for name, path in paths.items()}}
     is_json = template.lstrip().startswith("{")
-    parts = PLACEHOLDERS.split(template)
+    parts = _PLACEHOLDERS.split(template)
     text = parts[0]
     for name, following in zip(parts[1::2], parts[2::2], strict=True):
         is_quoted = len(_QUOTES.findall(text)) % 2 == 1

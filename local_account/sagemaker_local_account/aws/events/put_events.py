@@ -19,7 +19,7 @@ from moto.events.models import EventsBackend
 
 from sagemaker_local_account.core.patches import patch
 
-MOST_BYTES = 1_048_576
+_MOST_BYTES = 1_048_576
 _MOST_ENTRIES = 10
 _moto_put_events = EventsBackend.put_events
 
@@ -33,12 +33,12 @@ def _put_events(self: EventsBackend, events: list[dict[str, Any]]) -> list[dict[
     if len(events) > _MOST_ENTRIES:
         refused: list[dict[str, Any]] = _moto_put_events(self, events)  # which raises
         return refused
-    if sum(size_of(event) for event in events) >= MOST_BYTES:
+    if sum(_size_of(event) for event in events) >= _MOST_BYTES:
         raise ValidationException("Total size of the entries in the request is over the limit.")
     return [_put(self, event) for event in events]
 
 
-def size_of(entry: dict[str, Any]) -> int:
+def _size_of(entry: dict[str, Any]) -> int:
     """The bytes of an entry."""
     texts = [entry.get("Source"), entry.get("DetailType"), entry.get("Detail"), *(entry.get("Resources") or ())]
     return (14 if entry.get("Time") else 0) + sum(len(str(text or "").encode()) for text in texts)

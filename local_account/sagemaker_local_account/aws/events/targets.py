@@ -124,7 +124,8 @@ def check_targets(rule: str, targets: list[dict[str, Any]]) -> None:
     if len({target["Id"] for target in targets}) > MOST_TARGETS:
         raise _too_many()
     for target in targets:
-        if not invocations.is_target(target["Arn"]) and not _by_moto(target["Arn"]):
+        arn = target["Arn"]
+        if not (invocations.is_target(arn) or _is_bus(arn) or _is_archive(arn)):
             raise ValidationException(
                 f"rule {rule}: target {target['Id']} must be a state machine, a Lambda function, an SNS topic, an SQS queue, a "
                 f"log group or an event bus in the local account, got {target['Arn']!r}"
@@ -257,9 +258,9 @@ def deliver_to(rule: Rule, targets: list[dict[str, Any]], event: Any, transform_
     """
     for target in targets:
         try:
-            if ":event-bus/" in target["Arn"]:
+            if _is_bus(target["Arn"]):
                 _forward(rule.arn, target, event)
-            elif _by_moto(target["Arn"]):
+            elif _is_archive(target["Arn"]):
                 alone = copy.copy(rule)
                 alone.targets = [target]
                 _moto_send_to_targets(alone, event, transform_input)
@@ -279,29 +280,35 @@ def _forward(rule_arn: str, target: dict[str, Any], event: Any) -> None:
     """
     arn = target["Arn"]
     _, _, _, region, account, name = arn.split(":", 5)
-    if "RoleArn" in target and _Installed.authorizer.enforced:
-        _Installed.authorizer.check_trust(target["RoleArn"], SERVICE, rule_arn)
-        _Installed.authorizer.check(
-            _Installed.authorizer.role(target["RoleArn"], "events"), Call("events:PutEvents", arn)
-        )
+    if "RoleArn" in target:
+        _permit_role(target["RoleArn"], rule_arn, Call("events:PutEvents", arn))
     for rule in [*events_backends[account][region].describe_event_bus(name.partition("/")[2]).rules.values()]:
         rule.send_to_targets(copy.deepcopy(event))
 
 
-def _by_moto(arn: str) -> bool:
-    """Whether moto knows the target: another bus, or an archive, which is a rule in moto."""
-    return ":events:" in arn and (":event-bus/" in arn or arn.endswith(":::"))
+def _is_bus(arn: str) -> bool:
+    return ":events:" in arn and ":event-bus/" in arn
+
+
+def _is_archive(arn: str) -> bool:
+    """Whether moto delivers to the target: its archives are rules."""
+    return ":events:" in arn and arn.endswith(":::")
+
+
+def _permit_role(role_arn: str, rule_arn: str, call: Call) -> None:
+    authorizer = _Installed.authorizer
+    if authorizer.enforced:
+        authorizer.check_trust(role_arn, SERVICE, rule_arn)
+        authorizer.check(authorizer.role(role_arn, "events"), call)
 
 
 def _permit(rule_arn: str, target: dict[str, Any], call: Call) -> None:
     """A state machine is started with the target's role; other targets allow it by their own policies, log groups' aside."""
-    authorizer = _Installed.authorizer
     service = invocations.service_of(call.resource)
-    if service == "states" and authorizer.enforced:
-        authorizer.check_trust(target["RoleArn"], SERVICE, rule_arn)
-        authorizer.check(authorizer.role(target["RoleArn"], "events"), call)
-    elif service != "logs" and service != "states":
-        authorizer.check_service(SERVICE, call, rule_arn)
+    if service == "states":
+        _permit_role(target.get("RoleArn", ""), rule_arn, call)
+    elif service != "logs":
+        _Installed.authorizer.check_service(SERVICE, call, rule_arn)
 
 
 def _to_dead_letters(rule_arn: str, target: dict[str, Any], event: Any) -> None:

@@ -122,7 +122,7 @@ def _from_body(self: S3Response) -> dict[str, Any]:
         for one in found.get(name, ()):
             if not one.get(destination) or not one.get("Event"):
                 raise MalformedXML
-            for rule in ((one.get("Filter") or {}).get("S3Key") or {}).get("FilterRule", ()):
+            for rule in _rules(one.get("Filter")):
                 rule["Name"] = _rule_name(rule.get("Name"))
                 rule["Value"] = rule.get("Value") or ""
     if self.headers.get("x-amz-skip-destination-validation", "").lower() == "true":
@@ -166,7 +166,7 @@ def _check_overlaps(configurations: list[dict[str, Any]]) -> None:
         common = [(a, b) for a in one["Event"] for b in other["Event"] if _same(a, b)]
         if not common:
             continue
-        of_one, of_other = _filters(one), _filters(other)
+        of_one, of_other = (_affixes(each.get("Filter")) for each in (one, other))
         if not of_one and not of_other:
             text = "Configurations overlap. Configurations on the same bucket cannot share a common event type."
             raise InvalidArgumentError(text, "Event", ", ".join(common[0]))
@@ -185,9 +185,15 @@ def _same(one: str, other: str) -> bool:
     return one == other or any(a.endswith("*") and b.startswith(a[:-1]) for a, b in ((one, other), (other, one)))
 
 
-def _filters(configuration: dict[str, Any]) -> dict[str, str]:
-    rules = ((configuration.get("Filter") or {}).get("S3Key") or {}).get("FilterRule", ())
-    return {rule["Name"]: rule["Value"] for rule in rules}
+def _rules(filters: dict[str, Any] | None) -> list[dict[str, Any]]:
+    """The rules of a configuration's Filter, which may be empty or absent."""
+    found: list[dict[str, Any]] = ((filters or {}).get("S3Key") or {}).get("FilterRule", [])
+    return found
+
+
+def _affixes(filters: dict[str, Any] | None) -> dict[str, str]:
+    """The Prefix and the Suffix that a configuration's Filter has."""
+    return {rule["Name"]: rule["Value"] for rule in _rules(filters)}
 
 
 def _why_not(bucket: FakeBucket, arn: str) -> str:
@@ -243,8 +249,7 @@ def _get(self: S3Response) -> Any:
 
 
 def _key_matches(self: Notification, key_name: str) -> bool:
-    rules = (self.filters.get("S3Key") or {}).get("FilterRule", ())
-    given = {rule["Name"]: rule["Value"] for rule in rules}
+    given = _affixes(self.filters)
     return key_name.startswith(given.get("Prefix", "")) and key_name.endswith(given.get("Suffix", ""))
 
 
@@ -287,7 +292,8 @@ def _delete(
     was_marker = any(isinstance(one, models.FakeDeleteMarker) and str(one.version_id) == version_id for one in versions)
     with _silence():
         done, headers = _moto_delete_object(self, bucket_name, key_name, version_id, bypass)
-    if done or not bucket.is_versioned:  # an object that does not exist is deleted too: recorded in test_delete_objects
+    # An object that does not exist is deleted too: recorded in test_delete_objects.
+    if bucket.notification_configuration is not None and (done or not bucket.is_versioned):
         version = version_id or headers.get("version-id")
         is_marker = version_id is None and "version-id" in headers
         event = "ObjectRemoved:DeleteMarkerCreated" if is_marker else "ObjectRemoved:Delete"
@@ -418,6 +424,8 @@ def _present(members: dict[str, Any]) -> dict[str, Any]:
 
 def _send_event(account_id: str, event_name: str, bucket: Any, key: Any) -> None:
     """moto's, which calls it with each event of an object."""
+    if bucket.notification_configuration is None:
+        return
     name = str(getattr(event_name, "value", event_name)).removeprefix("s3:")
     parts = name == "ObjectCreated:Put" and key.multipart is not None  # the event of its completion follows
     if _request.is_silent or parts or (name == "ObjectTagging:Put" and not _request.tags):
@@ -441,8 +449,6 @@ def _send(event: _Event) -> None:
     """Delivers an event to all who asked for it, after this call, which fails for nothing that they do."""
     bucket = event.bucket
     configuration = bucket.notification_configuration
-    if configuration is None:
-        return
     for one in (*configuration.cloud_function, *configuration.queue, *configuration.topic):
         if one.matches(f"s3:{event.name}", event.key):
             records = {"Records": [event.record(one.id)]}

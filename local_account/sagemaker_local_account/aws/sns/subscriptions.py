@@ -139,8 +139,7 @@ def _publish(self: Subscription, message: str, message_id: str, **details: Any) 
         return
 
     def send() -> None:
-        call = Call("sqs:SendMessage", self.endpoint)
-        _Installed.authorizer.check_service(SERVICE, call, self.topic.arn)
+        _permit(self, Call("sqs:SendMessage", self.endpoint))
         _moto_publish(self, message, message_id, **details)
 
     _tried(self, message_id, send)
@@ -170,10 +169,12 @@ def _invoke(subscription: Subscription, message: str, message_id: str, details: 
         "Sns": {"Subject": None, "MessageAttributes": {}, **posted},
     }
 
-    def permit(call: Call) -> None:
-        _Installed.authorizer.check_service(SERVICE, call, subscription.topic.arn)
-
+    permit = functools.partial(_permit, subscription)
     invocations.invoke(subscription.endpoint, json.dumps({"Records": [record]}), permit)
+
+
+def _permit(subscription: Subscription, call: Call) -> None:
+    _Installed.authorizer.check_service(SERVICE, call, subscription.topic.arn)
 
 
 def _post(subscription: Subscription, message: str, message_id: str, details: dict[str, Any]) -> None:

@@ -83,11 +83,7 @@ def install(root_key_id: str) -> None:
 
 
 def _assume_role(self: TokenResponse) -> ActionResult:
-    _check_session(self._get_param("RoleArn"), self._get_param("RoleSessionName"), self._get_param("Tags") or [])
-    keys = {tag.get("Key", "").lower() for tag in self._get_param("Tags") or []}
-    if any(key.lower() not in keys for key in self._get_param("TransitiveTagKeys") or []):
-        text = "The specified transitive tag key must be included in the requested tags."
-        raise STSClientError("InvalidParameterValue", text)
+    _check_session(self)
     given = self._get_param("PolicyArns") or []
     if len(given) > _MOST_POLICIES:
         raise STSValidationError(f"policyArns must be at most {_MOST_POLICIES}, got {len(given)}")
@@ -97,8 +93,9 @@ def _assume_role(self: TokenResponse) -> ActionResult:
     return answer
 
 
-def _check_session(role_arn: str | None, name: str | None, tags: list[dict[str, str]]) -> None:
+def _check_session(request: TokenResponse) -> None:
     """Refuses what AWS refuses of a session: LocalStack's test_sts_invalid_parameters, _assume_role_tag_validation."""
+    role_arn, name = request._get_param("RoleArn"), request._get_param("RoleSessionName")
     if role_arn is not None and not re.fullmatch(r"arn:[^:]+:[^:]+:[^:]*:[^:]*:.+", role_arn):
         raise STSValidationError(f"{role_arn} is invalid")
     if name is not None and not re.fullmatch(r"[\w+=,.@-]*", name, re.ASCII):
@@ -106,9 +103,12 @@ def _check_session(role_arn: str | None, name: str | None, tags: list[dict[str, 
             f"1 validation error detected: Value '{name}' at 'roleSessionName' failed to satisfy constraint: Member must "
             r"satisfy regular expression pattern: [\w+=,.@-]*"
         )
-    keys = [tag.get("Key", "").lower() for tag in tags]
+    keys = [tag.get("Key", "").lower() for tag in request._get_param("Tags") or []]
     if len(set(keys)) < len(keys):
         text = "Duplicate tag keys found. Please note that Tag keys are case insensitive."
+        raise STSClientError("InvalidParameterValue", text)
+    if any(key.lower() not in keys for key in request._get_param("TransitiveTagKeys") or []):
+        text = "The specified transitive tag key must be included in the requested tags."
         raise STSClientError("InvalidParameterValue", text)
 
 
