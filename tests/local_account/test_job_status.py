@@ -66,11 +66,14 @@ def test_another_message_of_the_same_status_is_no_other_transition(clock: Clock)
 def test_training_begins_once_and_what_had_no_machines_is_not_billed(clock: Clock) -> None:
     job = Status()
     clock.advance(100)
-    job.set_started()
+    job.change("Downloading", "Downloading input data")
     began = job.description()["TrainingStartTime"]
     clock.advance(1_000)
-    job.set_started()
-    assert job.description()["TrainingStartTime"] == began
+    job.change("Interrupted", "The machines were taken")
+    job.change("Downloading", "Downloading input data")
+    described = job.description()
+    downloading = [each["StartTime"] for each in described["SecondaryStatusTransitions"] if each["Status"] == "Downloading"]
+    assert described["TrainingStartTime"] == began == downloading[0]
     job.finish(COMPLETED, 400)
     described = job.description()
     assert (described["TrainingTimeInSeconds"], described["BillableTimeInSeconds"]) == (1_000, 600)
@@ -79,7 +82,7 @@ def test_training_begins_once_and_what_had_no_machines_is_not_billed(clock: Cloc
 
 def test_a_job_of_less_than_a_second_is_billed_the_least_that_the_service_model_knows(clock: Clock) -> None:
     job = Status()
-    job.set_started()
+    job.change("Downloading", "Downloading input data")
     job.finish(COMPLETED, 0)
     described = job.description()
     model = botocore.session.get_session().get_service_model("sagemaker")

@@ -165,7 +165,6 @@ class Job:
         Returns:
             The job's end; the interruption that ended the attempt; or None for a failure of a machine that is retried.
         """
-        self._status.set_started()
         self._status.change("Downloading", "Downloading input data")
         with space_for("Data download", self._context.folder):
             write_config(spec, self.request)

@@ -84,7 +84,7 @@ class JobStatus:
             }
 
     def change(self, secondary: str, message: str, *, status: str | None = None, at: datetime | None = None) -> None:
-        """Enters a secondary status, or changes the message of the current one.
+        """Enters a secondary status, or changes the message of the current one. Training starts with its first Downloading.
 
         Args:
             secondary: SecondaryStatus.
@@ -109,6 +109,8 @@ class JobStatus:
                 self._transitions.append({"Status": secondary, "StartTime": now, "StatusMessage": message})
             if status in ("Completed", "Failed", "Stopped"):
                 self._transitions[-1]["EndTime"] = now
+            if secondary == "Downloading":
+                self._times.setdefault("TrainingStartTime", now)
             self.current = status or self.current
             self._times["LastModifiedTime"] = now
             described = self.description()
@@ -130,11 +132,6 @@ class JobStatus:
         selected = {"SelectedInstanceType": instance_type, "SelectedInstanceCount": count}
         with self._lock:
             self.request = {**self.request, "ResourceConfig": {**self.request["ResourceConfig"], **selected}}
-
-    def set_started(self) -> None:
-        """Sets TrainingStartTime, once."""
-        with self._lock:
-            self._times.setdefault("TrainingStartTime", _now())
 
     def set_model(self, uri: str) -> None:
         """Sets ModelArtifacts."""
