@@ -62,8 +62,8 @@ def test_no_link_leads_to_a_file_that_the_site_has_not(site: Path) -> None:
     assert missing == []
 
 
-def test_the_pages_that_are_written_by_hand_have_at_most_37300_words() -> None:
+def test_the_pages_that_are_written_by_hand_have_at_most_30000_words() -> None:
     listed = subprocess.run(
         [sys.executable, ROOT / "docs" / "count_words.py"], capture_output=True, text=True, check=True
     )
-    assert int(listed.stdout.split()[-3].replace(",", "")) <= 37_300
+    assert int(listed.stdout.split()[-3].replace(",", "")) <= 30_000
