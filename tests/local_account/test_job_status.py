@@ -72,7 +72,9 @@ def test_training_begins_once_and_what_had_no_machines_is_not_billed(clock: Cloc
     job.change("Interrupted", "The machines were taken")
     job.change("Downloading", "Downloading input data")
     described = job.description()
-    downloading = [each["StartTime"] for each in described["SecondaryStatusTransitions"] if each["Status"] == "Downloading"]
+    downloading = [
+        each["StartTime"] for each in described["SecondaryStatusTransitions"] if each["Status"] == "Downloading"
+    ]
     assert described["TrainingStartTime"] == began == downloading[0]
     job.finish(COMPLETED, 400)
     described = job.description()
