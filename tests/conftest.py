@@ -5,6 +5,7 @@ import os
 import sys
 from collections.abc import Callable, Generator
 from functools import cache
+from itertools import chain, groupby, zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +18,10 @@ HERE = Path(__file__).parent
 LIMITS = {"constructs": 300, "examples": 300, "permissions": 300, "sdk_requests": 300, "training_jobs": 300}
 LIMIT = 600
 SOAK_LIMIT = 1_800
-# The folders whose files are long begin first, so that no process is left alone with one at the end.
+# Files that are long begin first, so that no process is left alone with one at the end: of these folders, and those that mostly
+# wait, for jobs or for connections, in turn with those that compute, which keeps both cores busy.
 FIRST = ("aws", "end_to_end", "clients", "packaging", "training_code", "local_account", "examples", "permissions")
+WAIT = ("aws", "end_to_end", "clients", "packaging", "training_code/test_service")
 
 # CDK's template validator takes seconds for each synthesis. It runs where it is what is tested, in test_examples.py.
 os.environ.setdefault("CDK_VALIDATION", "false")
@@ -71,8 +74,23 @@ def kind_of(item: pytest.Item) -> str:
     return item.path.relative_to(HERE).parts[0]
 
 
+def in_turn(items: list[pytest.Item]) -> list[pytest.Item]:
+    """Tests in the order in which their files begin."""
+    files = [list(tests) for _, tests in groupby(items, key=lambda item: item.path)]
+    first = sorted(
+        (tests for tests in files if kind_of(tests[0]) in FIRST), key=lambda tests: FIRST.index(kind_of(tests[0]))
+    )
+    rest = [tests for tests in files if kind_of(tests[0]) not in FIRST]
+    wait, compute = [], []
+    for tests in first:
+        path = str(tests[0].path.relative_to(HERE))
+        (wait if path.startswith(WAIT) else compute).append(tests)
+    pairs = chain.from_iterable(zip_longest(wait, compute, fillvalue=[]))
+    return [*chain.from_iterable(pairs), *chain.from_iterable(rest)]
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    items.sort(key=lambda item: FIRST.index(kind_of(item)) if kind_of(item) in FIRST else len(FIRST))
+    items[:] = in_turn(items)
     if config.getoption("--aws"):  # a job on AWS waits for its machines; run.py prints how long at most
         return
     for item in items:

@@ -24,6 +24,8 @@ from cdk_sagemaker_training import (
     TrainingWorkflow,
 )
 
+pytestmark = pytest.mark.soak  # tests/local_account/test_regions.py has jobs of two regions, and what is refused
+
 REGIONS = ("eu-west-1", "us-east-1")
 REGION, OTHER = REGIONS
 LOG_GROUP = "/aws/sagemaker/TrainingJobs"

@@ -21,6 +21,8 @@ from cdk_sagemaker_training import (
     TrainingWorkflow,
 )
 
+pytestmark = pytest.mark.soak  # test_compiled_workflow.py has both definitions
+
 A_COMPILING_JOB = Path(__file__).parent / "a_compiling_job"
 
 

@@ -122,6 +122,7 @@ def code(jobs: ImageJobs, context: Callable[..., Path], wheels: Any) -> Callable
     return run
 
 
+@pytest.mark.soak  # test_environments.py installs packages, and what is refused runs below
 def test_the_requirements_txt_of_code_in_s3_is_installed_when_its_job_is_created(jobs: ImageJobs, code: Any):
     program = "import jobtools, xmltodict; print(f'jobtools {jobtools.version}', flush=True)"
     job = code(

@@ -70,6 +70,7 @@ def test_nothing_is_found_that_has_no_reason(found: set[Finding]) -> None:
     )
 
 
+@pytest.mark.soak  # the same
 def test_no_reason_is_left_of_what_is_not_found(found: set[Finding]) -> None:
     assert needless(found, REASONS) == []
 

@@ -97,6 +97,7 @@ def loaded(made: Made) -> dict[tuple[str, str], tuple[float, float]]:
     return made.load(CASES)
 
 
+@pytest.mark.soak  # test_huggingface.py has the losses and the export of four ranks
 @pytest.mark.parametrize("case", CASES, ids=" over ".join)
 def test_two_ranks_have_the_logits_of_from_pretrained_and_export_its_weights(
     loaded: dict[tuple[str, str], tuple[float, float]], case: tuple[str, str]

@@ -264,6 +264,7 @@ def epoch_losses(ended: Ended) -> list[float]:
     return losses
 
 
+@pytest.mark.soak  # test_oracle.py has two ranks that share a model, beside plain PyTorch
 def test_ranks_that_share_a_model_train_as_ranks_that_each_hold_it(
     start: Start, tmp_path: Path, even_ranks: list[float]
 ) -> None:

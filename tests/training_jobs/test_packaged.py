@@ -27,7 +27,13 @@ def test_a_kind_that_is_not_packaged_is_refused_with_those_that_are() -> None:
         training_code_path("serial")
 
 
-@pytest.mark.parametrize("kind", APPS)
+# test_example_apps.py synthesizes what the others are copied from.
+KINDS = ("heterogeneous", "huggingface")
+
+
+@pytest.mark.parametrize(
+    "kind", [*KINDS, *(pytest.param(kind, marks=pytest.mark.soak) for kind in APPS if kind not in KINDS)]
+)
 def test_init_writes_an_app_that_synthesizes(kind: str, tmp_path: Path) -> None:
     code, output = init(kind, tmp_path / "mine")
     assert code == 0, output
