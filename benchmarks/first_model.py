@@ -1,11 +1,12 @@
-"""How long it takes from an empty folder to the first trained model: the README's commands, with pip and with uv.
+"""How long it takes to the first trained model: the README's commands, with pip and with uv.
 
-    python benchmarks/first_model.py [--runs 1] [--warm] [--json]
+    python benchmarks/first_model.py [--clone [--test]] [--runs 1] [--warm] [--json]
 
-Builds the wheels once. Each run then has a virtual environment, a home folder and caches of its own, and types the commands of
-the README: install, `init script`, `local up`, `start --follow`. The index is that of the machine's pip. pip and uv differ in
-the first command; the packages of the image are installed by uv in both. With `--warm` the caches are those of the run before,
-as for a second app on the same machine. A ratio is that of two runs of the same turn.
+From an empty folder: builds the wheels once; each run then has a virtual environment, a home folder and caches of its own, and
+types the commands of the README: install, `init script`, `local up`, `start --follow`. With `--clone` it is a clone of the last
+commit, in which `make demo` is run twice, and with `--test` `make test` in another one. The index is that of the machine's pip.
+pip and uv differ in the first command; the packages of the image are installed by uv in both. With `--warm` the caches are those
+of the run before, as for a second app on the same machine. A ratio is that of two runs of the same turn.
 """
 
 from __future__ import annotations
@@ -24,7 +25,6 @@ from pathlib import Path
 from sagemaker_local_account.images import uv
 
 ROOT = Path(__file__).parents[1]
-STEPS = ("install", "init", "local up", "start --follow")
 INSTALLERS = ("pip", "uv")
 UNSET = ("PYTHONPATH", "VIRTUAL_ENV", "SAGEMAKER_LOCAL_ACCOUNT_STATE", "SAGEMAKER_LOCAL_ACCOUNT_VENVS")
 
@@ -39,43 +39,54 @@ def build(folder: Path) -> list[str]:
     return [f"{constructs}[local]", *found.values()]
 
 
-def first_model(installer: str, wheels: list[str], folder: Path, caches: Path) -> dict[str, float]:
-    """Seconds of each step, and the size of the environment in MB."""
-    home = folder / "venv"
-    subprocess.run([sys.executable, "-m", "venv", str(home)], check=True)
-    by_uv, settings = uv.command(home / "bin" / "python")  # of pip on this machine
-    environment = {name: value for name, value in settings.items() if name not in UNSET}
-    # Without the programs of the clone, such as the CDK CLI.
+def surroundings(folder: Path, caches: Path) -> dict[str, str]:
+    """The environment of a run: this machine's settings of pip, and nothing of this clone, such as the CDK CLI."""
+    _, settings = uv.command(folder / "venv" / "bin" / "python")
     others = [
         it for it in os.environ["PATH"].split(os.pathsep) if not it.startswith(sys.prefix) and "node_modules" not in it
     ]
-    environment |= {
-        "PATH": os.pathsep.join([str(home / "bin"), *others]),
+    return {name: value for name, value in settings.items() if name not in UNSET} | {
+        "PATH": os.pathsep.join([str(folder / "venv" / "bin"), *others]),
         "UV_CACHE_DIR": str(caches / "uv"),
         "PIP_CACHE_DIR": str(caches / "pip"),
         "npm_config_cache": str(caches / "npm"),
         "HOME": str(folder),
     }
+
+
+def timed(commands: dict[str, list[str]], app: Path, environment: dict[str, str]) -> dict[str, float]:
+    """Seconds of each command."""
+    figures: dict[str, float] = {}
+    for step, command in commands.items():
+        began = time.perf_counter()
+        done = subprocess.run(
+            command, cwd=app, env=environment, text=True, capture_output=True, stdin=subprocess.DEVNULL
+        )
+        figures[step] = time.perf_counter() - began
+        if done.returncode:
+            raise SystemExit(f"{' '.join(command)} ended with {done.returncode}:\n{done.stdout}{done.stderr}")
+    return figures
+
+
+def first_model(installer: str, wheels: list[str], folder: Path, caches: Path) -> dict[str, float]:
+    """Seconds of each step, and the size of the environment in MB."""
+    home = folder / "venv"
+    subprocess.run([sys.executable, "-m", "venv", str(home)], check=True)
+    by_uv, _ = uv.command(home / "bin" / "python")
+    environment = surroundings(folder, caches)
     app = folder / "first"
     app.mkdir()
-    commands: dict[str, list[str]] = {
-        "install": [*(by_uv if installer == "uv" else ["pip", "install", "--quiet"]), *wheels],
-        "init": ["training-jobs", "init", "script"],
-        "local up": ["training-jobs", "local", "up"],
-        "start --follow": ["training-jobs", "start", "--follow"],
-    }
-    figures: dict[str, float] = {}
     try:
-        for step, command in commands.items():
-            began = time.perf_counter()
-            done = subprocess.run(
-                command, cwd=app, env=environment, text=True, capture_output=True, stdin=subprocess.DEVNULL
-            )
-            figures[step] = time.perf_counter() - began
-            if done.returncode:
-                raise SystemExit(
-                    f"{installer}: {' '.join(command)} ended with {done.returncode}:\n{done.stdout}{done.stderr}"
-                )
+        figures = timed(
+            {
+                "install": [*(by_uv if installer == "uv" else ["pip", "install", "--quiet"]), *wheels],
+                "init": ["training-jobs", "init", "script"],
+                "local up": ["training-jobs", "local", "up"],
+                "start --follow": ["training-jobs", "start", "--follow"],
+            },
+            app,
+            environment,
+        )
     finally:
         stop = [str(home / "bin" / "local-account"), "stop"]
         subprocess.run(stop, cwd=app, env=environment, capture_output=True, check=False)
@@ -84,9 +95,23 @@ def first_model(installer: str, wheels: list[str], folder: Path, caches: Path) -
     return figures
 
 
+def from_a_clone(installer: str, folder: Path, caches: Path, *, test: bool) -> dict[str, float]:
+    """Seconds of ``make demo``, of the second one, and of ``make test`` in a clone of its own with the caches of these."""
+    environment = surroundings(folder, caches)
+    by = ["PIP=1"] if installer == "pip" else []
+    for name in ("clone", "other"):
+        subprocess.run(["git", "clone", "--quiet", str(ROOT), str(folder / name)], check=True)
+    figures = timed({"make demo": ["make", "demo", *by], "again": ["make", "demo", *by]}, folder / "clone", environment)
+    if test:
+        figures |= timed({"make test": ["make", "test", *by]}, folder / "other", environment)
+    return figures
+
+
 def main() -> int:
     """Measure, and print the figures."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--clone", action="store_true")
+    parser.add_argument("--test", action="store_true", help="make test of a clone, too")
     parser.add_argument("--runs", type=int, default=1)
     parser.add_argument("--warm", action="store_true", help="after a run that fills the caches")
     parser.add_argument("--json", action="store_true")
@@ -94,7 +119,7 @@ def main() -> int:
     turns: list[dict[str, dict[str, float]]] = []
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
-        wheels = build(folder / "wheels")
+        wheels = [] if options.clone else build(folder / "wheels")
         for turn in range(-options.warm, options.runs):
             caches = folder / "caches"
             found = {}
@@ -103,7 +128,11 @@ def main() -> int:
                     shutil.rmtree(caches, ignore_errors=True)
                 run = folder / f"{installer}{turn}"
                 run.mkdir()
-                found[installer] = first_model(installer, wheels, run, caches)
+                found[installer] = (
+                    from_a_clone(installer, run, caches, test=options.test)
+                    if options.clone
+                    else first_model(installer, wheels, run, caches)
+                )
                 shutil.rmtree(run)
             turns += [found] if turn >= 0 else []
     return report(turns, as_json=options.json)
@@ -112,7 +141,7 @@ def main() -> int:
 def report(turns: list[dict[str, dict[str, float]]], *, as_json: bool) -> int:
     """Print the medians of all turns."""
     rows = {}
-    for name in (*STEPS, "in all", "environment, MB"):
+    for name in turns[0][INSTALLERS[0]]:
         of_pip, of_uv = ([turn[installer][name] for turn in turns] for installer in INSTALLERS)
         ratios = [one / other for one, other in zip(of_uv, of_pip, strict=True)]
         rows[name] = {
