@@ -301,6 +301,7 @@ def test_a_redrive_of_the_machine_that_runs_the_workflow_runs_another_job_on_the
     assert re.search(rf"/checkpoints/Resumed/[^/]+/{described['name']}/$", job["CheckpointConfig"]["S3Uri"])
 
 
+@pytest.mark.soak  # test_hosts.py has two jobs on one port
 def test_two_jobs_on_the_same_fixed_port_of_all_addresses_do_not_meet(
     deployed: Deployed, machines: dict[str, str]
 ) -> None:

@@ -110,6 +110,7 @@ def swept(deployed: Deployed, tmp_path_factory: pytest.TempPathFactory) -> Swept
     return Swept(deployed, deployed.deploy(Sweeps(cdk.App(outdir=str(tmp_path_factory.mktemp("assembly"))))))
 
 
+@pytest.mark.soak  # the sweep that ends with its table runs below, and test_sweeps.py of the constructs has which rows run again
 def test_a_sweep_has_a_table_of_all_rows_and_a_second_run_does_only_what_failed(swept: Swept) -> None:
     before = swept.runs()
     output = swept.output("Tolerant")

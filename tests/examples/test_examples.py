@@ -162,6 +162,7 @@ def without_flags(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return synthesize(tmp_path_factory.mktemp("without-flags"), context={})
 
 
+@pytest.mark.soak  # synthesizes the app once more
 @pytest.mark.parametrize("stack", STACKS)
 def test_the_training_request_is_the_same_without_any_feature_flag(
     assembly: Path, without_flags: Path, stack: str

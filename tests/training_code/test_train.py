@@ -189,9 +189,8 @@ def test_a_training_killed_within_an_epoch_goes_on_exactly_there(start: Start, t
     assert ended.losses[0] in ("step 30 " + alone.losses[3][8:], "step 40 " + alone.losses[4][8:])
 
 
-@pytest.mark.parametrize(
-    "arguments", [pytest.param((), id="held"), pytest.param(("--shard",), id="shared", marks=pytest.mark.soak)]
-)
+@pytest.mark.soak  # one process is stopped above
+@pytest.mark.parametrize("arguments", [pytest.param((), id="held"), pytest.param(("--shard",), id="shared")])
 def test_ranks_that_are_stopped_keep_the_step_that_they_are_in(
     start: Start, tmp_path: Path, arguments: tuple[str, ...]
 ) -> None:
@@ -236,6 +235,7 @@ def test_ranks_of_an_uneven_dataset_take_equally_many_steps_and_read_each_sample
     assert all(" batches=2 dropped_samples=0 " in line for line in epochs), epochs
 
 
+@pytest.mark.soak  # test_service_epochs.py has what ranks get from a data host, and test_training_code.py such a job
 def test_two_ranks_train_alike_with_a_data_host_and_without(start: Start, tmp_path: Path, two_ranks: Ended) -> None:
     losses = run_job(start, tmp_path, *UNEVEN, processes=2).trainer.losses
     assert losses == two_ranks.losses
