@@ -135,6 +135,12 @@ def test_the_form_of_arguments_is_that_of_the_scripts_parser(
     assert (found.form, [one.name for one in found.options]) == (form, options)
 
 
+def test_a_default_may_be_a_product_of_numbers(tmp_path: Path) -> None:
+    text = "steps = 5 * 8\nrate = 6e-4 - 1e-4\nname = 'a' * 3\nsize = steps * 2\nexec(open('configurator.py').read())"
+    found = {one.name: one.default for one in read_script(script(tmp_path, text)).options}
+    assert found == {"steps": 40, "rate": pytest.approx(5e-4)}
+
+
 def test_a_script_with_keras_runs_in_tensorflows_container_and_with_torch_in_pytorchs(tmp_path: Path) -> None:
     assert read_script(script(tmp_path, "import keras\n")).framework == "tensorflow"
     assert read_script(script(tmp_path, "import keras, torch\n")).framework == "pytorch"

@@ -5,10 +5,11 @@ from __future__ import annotations
 import ast
 import dataclasses
 import json
+import operator
 import os
 import re
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -46,6 +47,11 @@ _CONTAINERS = {
 _OF_TENSORFLOW = ("tensorflow", "keras")
 _MOST_OPTIONS = 60  # a request has at most 100 hyperparameters
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
+_ARITHMETIC: Mapping[type[ast.operator], Callable[[Any, Any], Any]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+}
 
 
 @dataclass(frozen=True)
@@ -226,7 +232,11 @@ def _variables(tree: ast.Module) -> Iterator[Option]:
 
 
 def _literal(node: ast.expr | None) -> Any:
-    """The value of a literal; None for other expressions."""
+    """The value of a literal, or of a sum, difference or product of numbers, such as ``5 * 8``; None for other expressions."""
+    if isinstance(node, ast.BinOp) and type(node.op) in _ARITHMETIC:
+        left, right = _literal(node.left), _literal(node.right)
+        numbers = isinstance(left, int | float) and isinstance(right, int | float)
+        return _ARITHMETIC[type(node.op)](left, right) if numbers else None
     try:
         return None if node is None else ast.literal_eval(node)
     except ValueError:
