@@ -39,9 +39,8 @@ def build(folder: Path) -> list[str]:
     return [f"{constructs}[local]", *found.values()]
 
 
-def surroundings(folder: Path, caches: Path) -> dict[str, str]:
-    """The environment of a run: this machine's settings of pip, and nothing of this clone, such as the CDK CLI."""
-    _, settings = uv.command(folder / "venv" / "bin" / "python")
+def surroundings(settings: dict[str, str], folder: Path, caches: Path) -> dict[str, str]:
+    """The environment of a run: uv's, with this machine's settings of pip, and nothing of this clone, such as the CDK CLI."""
     others = [
         it for it in os.environ["PATH"].split(os.pathsep) if not it.startswith(sys.prefix) and "node_modules" not in it
     ]
@@ -72,8 +71,8 @@ def first_model(installer: str, wheels: list[str], folder: Path, caches: Path) -
     """Seconds of each step, and the size of the environment in MB."""
     home = folder / "venv"
     subprocess.run([sys.executable, "-m", "venv", str(home)], check=True)
-    by_uv, _ = uv.command(home / "bin" / "python")
-    environment = surroundings(folder, caches)
+    by_uv, settings = uv.command(home / "bin" / "python")
+    environment = surroundings(settings, folder, caches)
     app = folder / "first"
     app.mkdir()
     try:
@@ -97,7 +96,8 @@ def first_model(installer: str, wheels: list[str], folder: Path, caches: Path) -
 
 def from_a_clone(installer: str, folder: Path, caches: Path, *, test: bool) -> dict[str, float]:
     """Seconds of ``make demo``, of the second one, and of ``make test`` in a clone of its own with the caches of these."""
-    environment = surroundings(folder, caches)
+    _, settings = uv.command(Path(sys.executable))
+    environment = surroundings(settings, folder, caches)
     by = ["PIP=1"] if installer == "pip" else []
     for name in ("clone", "other"):
         subprocess.run(["git", "clone", "--quiet", str(ROOT), str(folder / name)], check=True)
@@ -110,8 +110,8 @@ def from_a_clone(installer: str, folder: Path, caches: Path, *, test: bool) -> d
 def main() -> int:
     """Measure, and print the figures."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--clone", action="store_true")
-    parser.add_argument("--test", action="store_true", help="make test of a clone, too")
+    parser.add_argument("--clone", action="store_true", help="make demo, and a second one, in a clone")
+    parser.add_argument("--test", action="store_true", help="with --clone: make test in another clone, too")
     parser.add_argument("--runs", type=int, default=1)
     parser.add_argument("--warm", action="store_true", help="after a run that fills the caches")
     parser.add_argument("--json", action="store_true")

@@ -27,7 +27,7 @@ def test_a_kind_that_is_not_packaged_is_refused_with_those_that_are() -> None:
         training_code_path("serial")
 
 
-# test_example_apps.py synthesizes what the others are copied from.
+# The apps of the other kinds are made by the same function, and synthesized by soak.
 KINDS = ("heterogeneous", "huggingface")
 
 
