@@ -30,7 +30,7 @@ from cdk_sagemaker_training import (
 from training_jobs.prove.explorer import Proof, prove
 
 # In every state that a search of this many states reaches; the shortest stories are found first.
-SOME = 4_000
+SOME = 6_000
 
 
 def with_workflow(**props: Any) -> UserStack:
