@@ -41,5 +41,6 @@ machine = sfn.StateMachine(
         sfn.Pass(stack, "Prepare", parameters={"Name.$": "$$.Execution.Name"}).next(train).next(trained)
     ),
 )
+workflow.stop_with(machine)
 cdk.CfnOutput(stack, "StateMachineArn", value=machine.state_machine_arn)
 app.synth()

@@ -10,6 +10,7 @@ from typing import Any
 
 import aws_cdk as cdk
 import pytest
+from aws_cdk import aws_stepfunctions as sfn
 from botocore.loaders import Loader
 from botocore.model import ServiceModel
 from constructs import Construct
@@ -18,11 +19,13 @@ from rendered import resolved
 from stacks import GUARD, UserStack
 from test_prove_mutants import Change, broken, default, resource, sets, states
 
-from cdk_sagemaker_training import TrainingQueue
+from cdk_sagemaker_training import TrainingPipeline, TrainingQueue
 from cdk_sagemaker_training.core.job_names import machine_name, machines_prefix
 from cdk_sagemaker_training.guard.reconciling import reconciling_definition
+from cdk_sagemaker_training.lifecycle.states import STARTED_BY
 from cdk_sagemaker_training.request.access import EXECUTION_TAG
 from training_jobs.prove.evaluator import Answered, Call, Elapsed, Event, Execution, Failed, start, step, wants
+from training_jobs.prove.explorer import prove
 
 WORDS, OURS = ["stack", "other"], "*:execution:Ours-*"
 EXECUTION = "arn:aws:states:us-east-1:123456789012:execution:{}:{}"
@@ -46,11 +49,15 @@ class Account:
     Pages of ListTrainingJobs have one job each. ``refused`` calls fail.
     """
 
-    def __init__(self, jobs: Mapping[str, tuple[str, str, str]], refused: str = "") -> None:
+    def __init__(
+        self, jobs: Mapping[str, tuple[str, str, str]], refused: str = "", given: Any = None, now: str = "RUNNING"
+    ) -> None:
         self.jobs, self.refused, self.stopped, self.calls = jobs, refused, list[str](), list[str]()
+        # The input of each execution, and the status of one that runs once the guard looks again.
+        self.given, self.now, self.looked = json.dumps({} if given is None else given), now, list[str]()
 
-    def run(self) -> Execution:
-        return ended(reconciling_definition(WORDS, [], [OURS], "aws"), self._event)
+    def run(self, *starters: str) -> Execution:
+        return ended(reconciling_definition(WORDS, [], [OURS], "aws", starters), self._event)
 
     def _event(self, call: Call) -> Event:
         operation, given = call.resource.rpartition(":")[2], call.parameters
@@ -67,8 +74,14 @@ class Account:
                 others = [{"Key": "team", "Value": "vision"}]
                 return Answered(call.at, {"Tags": others if execution == "none" else [*others, tag]})
             case "describeExecution":
-                status = STATUSES[given["ExecutionArn"].rpartition(":")[2]]
-                return Answered(call.at, {"Status": status}) if status else Failed(call.at, *GONE)
+                status = STATUSES[(arn := given["ExecutionArn"]).rpartition(":")[2]]
+                whole = {} if "IncludedData" in given else {"Input": self.given}
+                self.looked += [arn] if whole == {} else []
+                status = self.now if self.looked.count(arn) == 2 else status
+                return Answered(call.at, {"Status": status, **whole}) if status else Failed(call.at, *GONE)
+            case "stopExecution":
+                self.stopped.append(given["ExecutionArn"])
+                return Answered(call.at, {})
             case "describeTrainingJob":
                 return Answered(call.at, {"TrainingJobStatus": self.jobs[job][2]})
             case "stopTrainingJob":
@@ -108,6 +121,105 @@ def test_a_job_is_stopped_whose_execution_has_ended_and_no_other(
     if stops:
         told = [f"stack-train-1 ran after the end of {EXECUTION.format(machine, execution)}"]
         assert (ended.error, json.loads(ended.cause)) == ("TrainingJobGuard", [told])
+
+
+OUR_STARTERS = ("*:execution:Pipeline:*", "*:execution:Pipeline/*")
+
+
+@pytest.mark.parametrize(
+    ("starter", "execution", "now", "stops"),
+    [
+        (("Pipeline", "stopped"), "runs", "RUNNING", True),
+        (("Pipeline", "late"), "runs", "RUNNING", True),
+        (("Pipeline", "gone"), "runs", "RUNNING", True),
+        (("Pipeline/Rows", "stopped"), "redriven", "RUNNING", True),  # an item of a Distributed Map
+        (("Pipeline", "stopped"), "runs", "ABORTED", False),  # Step Functions was faster
+        (("Pipeline", "runs"), "runs", "RUNNING", False),
+        (("Pipeline", "redriven"), "runs", "RUNNING", False),
+        (("Pipeline2", "stopped"), "runs", "RUNNING", False),  # of another machine, which may not have waited
+        (None, "runs", "RUNNING", False),
+    ],
+)
+def test_an_execution_is_stopped_whose_starter_has_ended_and_no_other(
+    starter: tuple[str, str] | None, execution: str, now: str, stops: bool
+) -> None:
+    given = {} if starter is None else {STARTED_BY: EXECUTION.format(*starter), "rate": 0.1}
+    account = Account({"stack-train-1": ("Ours-Train", execution, "InProgress")}, given=given, now=now)
+    ended = account.run(*OUR_STARTERS)
+    arn = EXECUTION.format("Ours-Train", execution)
+    assert account.stopped == [arn] * stops
+    assert ended.status == ("FAILED" if stops else "SUCCEEDED")
+    if stops:
+        assert json.loads(ended.cause) == [[f"{arn} ran after the end of {given[STARTED_BY]}"]]
+
+
+@pytest.mark.parametrize("given", [[1], "text", 5, {STARTED_BY: 5}])
+def test_an_input_that_names_no_starter_stops_nothing(given: Any) -> None:
+    account = Account({"stack-train-1": ("Ours-Train", "runs", "InProgress")}, given=given)
+    assert (account.run(*OUR_STARTERS).status, account.stopped) == ("SUCCEEDED", [])
+
+
+def in_a_pipeline() -> dict[str, Any]:
+    stack = UserStack()
+    TrainingPipeline(stack, "Pipeline", steps=[stack.workflow()])
+    return stack.template()
+
+
+def of_starter(change: Callable[[dict[str, Any]], None]) -> Change:
+    def changed(found: dict[str, Any]) -> None:
+        change(found["OfEach"]["ItemProcessor"]["States"]["OfEachJob"]["ItemProcessor"]["States"])
+
+    return states(f"{GUARD}Reconciler", changed)
+
+
+def without_starter(found: dict[str, Any]) -> None:
+    found["Training"]["Parameters"]["Input.$"] = "$"
+
+
+def goes_on(state: str) -> dict[str, Any]:
+    return {"Variable": "$.Execution.Status", "StringEquals": "RUNNING", "Next": state}
+
+
+NEVER = {"Variable": "$.None", "IsPresent": True, "Next": "Well"}
+
+
+@pytest.mark.parametrize(
+    ("change", "property"),
+    [
+        (of_starter(sets("HasStarterEnded", Choices=[NEVER])), "stopped-well"),
+        (of_starter(sets("HasStarterEnded", Default="Well")), "outlives"),
+        (of_starter(sets("Outlives", Choices=[NEVER])), "outlives"),
+        (of_starter(sets("HasEnded", Choices=[goes_on("Well")])), "outlives"),
+        (states("PipelineStateMachine", without_starter), "outlives"),
+    ],
+    ids=["takes each starter for ended", "takes none for ended", "stops nothing", "does not ask", "is not told"],
+)  # fmt: skip
+def test_a_mutant_of_what_stops_an_execution_that_outlives_its_starter_breaks_a_property(
+    change: Change, property: str
+) -> None:
+    template = in_a_pipeline()
+    change(template)
+    [proof] = [one for one in prove(template, faults=1, most_states=6_000) if one.machine.startswith("Pipeline")]
+    assert property in {one.property for one in proof.violations}
+
+
+def test_a_guard_may_describe_the_starters_and_stop_the_executions_of_its_stack_alone() -> None:
+    stack = UserStack()
+    TrainingPipeline(stack, "Pipeline", steps=[stack.workflow("First"), stack.workflow("Second")])
+    statements = stack.statements("SageMakerTrainingJobsGuardRole")
+    [stopping] = [one for one in statements if one["Action"] == "states:StopExecution"]
+    [describing] = [one for one in statements if one["Action"] == "states:DescribeExecution"]
+    assert stopping["Resource"] == EXECUTIONS
+    assert [one.rpartition("}")[2] for one in describing["Resource"][1:]] == [":*", "/*"]
+
+
+def test_a_workflow_stops_with_a_machine_of_its_own_stack_alone() -> None:
+    stack = UserStack()
+    other = cdk.Stack(cdk.App.of(stack), "Other", env=cdk.Environment(account=stack.account, region=stack.region))
+    run = stack.workflow().as_task(other, "Train")
+    machine = sfn.StateMachine(other, "Machine", definition_body=sfn.DefinitionBody.from_chainable(run))
+    with pytest.raises(ValueError, match=r"^machine must be of the workflow's stack, .* got Other/Machine$"):
+        stack.workflow("Second").stop_with(machine)
 
 
 def test_of_a_job_whose_name_begins_otherwise_not_even_the_tags_are_read() -> None:

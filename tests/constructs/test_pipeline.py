@@ -99,7 +99,7 @@ def test_the_steps_follow_each_other() -> None:
 def test_a_workflow_has_the_whole_data_as_its_input_and_its_job_is_kept() -> None:
     step = states()["Pretraining"]
     assert step["Resource"] == "arn:aws:states:::states:startExecution.sync:2"
-    assert step["Parameters"]["Input.$"] == "$"
+    assert step["Parameters"]["Input.$"].startswith("States.JsonMerge($, ")
     assert (step["ResultSelector"], step["ResultPath"]) == ({"Job.$": "$.Output"}, "$.Steps.Pretraining")
 
 

@@ -3,6 +3,7 @@
 from typing import Any
 
 import aws_cdk as cdk
+import pytest
 from aws_cdk import aws_s3 as s3
 from aws_cdk import aws_stepfunctions as sfn
 from rendered import lint
@@ -328,6 +329,30 @@ def test_the_workflow_is_a_state_of_another_machine_that_waits_for_it() -> None:
     ]
     assert state["Resource"] == "arn:aws:states:::states:startExecution.sync:2"
     assert state["ResultPath"] == "$.trained"
+
+
+STARTER = r"States.StringToJson(States.Format('\\{\"AWS_STEP_FUNCTIONS_STARTED_BY_EXECUTION_ID\":\"{}\"\\}', $$.Execution.Id))"
+
+
+@pytest.mark.parametrize(
+    ("given", "started"),
+    [
+        ({}, {"Input.$": f"States.JsonMerge($, {STARTER}, false)"}),
+        ({"input": sfn.TaskInput.from_json_path_at("$.job")}, {"Input.$": f"States.JsonMerge($.job, {STARTER}, false)"}),
+        ({"input": sfn.TaskInput.from_text("{}")}, {"Input": "{}"}),
+        ({"associate_with_parent": False}, {"Input.$": "$"}),
+        (
+            {"input": sfn.TaskInput.from_object({"rate": sfn.JsonPath.number_at("$.rate"), "epochs": 3})},
+            {"Input": {"rate.$": "$.rate", "epochs": 3, "AWS_STEP_FUNCTIONS_STARTED_BY_EXECUTION_ID.$": "$$.Execution.Id"}},
+        ),
+    ],
+)  # fmt: skip
+def test_an_execution_that_another_starts_names_it_in_its_input(given: dict[str, Any], started: dict[str, Any]) -> None:
+    stack = UserStack()
+    stack.machine_of(stack.workflow().as_task(stack, "Train", **given))
+    [state] = [one["States"]["Train"] for one in stack.machines().values() if "Train" in one["States"]]
+    parameters = {name: value for name, value in state["Parameters"].items() if name != "StateMachineArn"}
+    assert parameters == started
 
 
 def test_a_runtime_that_is_known_only_at_deployment_is_taken_for_the_longest() -> None:

@@ -42,7 +42,6 @@ FOUND = {
     ("OfCdk", "left-running"),
     ("Outer", "one-failed-call"),
     ("Outer", "outlives"),
-    ("Pipeline", "outlives"),
 }
 
 

@@ -12,6 +12,7 @@ from typing import Any
 import aws_cdk as cdk
 import pytest
 from aws_cdk import aws_s3 as s3
+from aws_cdk import aws_stepfunctions as sfn
 from deployed import Deployed, wait_until
 
 from cdk_sagemaker_training import (
@@ -79,6 +80,11 @@ class Stepping(cdk.Stack):
                     **{"job": DataParallelJob(InstanceGroup(TYPE)), **props},  # type: ignore[arg-type]
                 )
                 cdk.CfnOutput(self, f"{integration}{name}Arn", value=workflow.state_machine.state_machine_arn)
+                if name == "Long":
+                    body = sfn.DefinitionBody.from_chainable(workflow.as_task(self, "Train"))
+                    machine = sfn.StateMachine(self, "Starter", definition_body=body)
+                    workflow.stop_with(machine)
+                    cdk.CfnOutput(self, "StarterArn", value=machine.state_machine_arn)
 
 
 @pytest.fixture(scope="module")
@@ -282,6 +288,33 @@ def test_the_guard_stops_a_job_whose_stopped_execution_lost_its_event(
     assert job["TrainingJobStatus"] == "Stopped"
     wait_until(lambda: alarm() == "ALARM")
     assert [fault["status"] for fault in deployed.account.faults.remaining().values()] == ["FAILED"]
+
+
+def test_the_guard_stops_a_workflow_whose_stopped_starter_did_not(
+    deployed: Deployed, machines: dict[str, str], broken: Any
+) -> None:
+    broken(NotCancelled())
+    states = deployed.client("stepfunctions")
+    starter = deployed.start(machines["StarterArn"])
+
+    def started() -> list[str]:
+        listed = states.list_executions(stateMachineArn=machines["PollLongArn"], statusFilter="RUNNING")["executions"]
+        return [one["executionArn"] for one in listed]
+
+    [execution] = wait_until(started)
+    job = deployed.the_job_of(execution, until="Training")["TrainingJobName"]
+    deployed.account.clock.advance(1_800)  # with a starter that runs it stops nothing
+    states.stop_execution(executionArn=starter)
+    assert deployed.ended(starter)["status"] == "ABORTED"
+    assert started() == [execution]
+    wait_until(lambda: deployed.account.clock.advance(60) or not started())
+    ended = deployed.ended(execution)
+    assert (ended["status"], ended["error"]) == ("ABORTED", "StarterHasEnded")
+    assert ended["cause"] == f"{starter} has ended, which started it"
+    wait_until(lambda: deployed.account.clock.advance(60) or not deployed.running_jobs())
+    described = deployed.client("sagemaker").describe_training_job(TrainingJobName=job)
+    assert described["TrainingJobStatus"] == "Stopped"
+    assert deployed.account.faults.remaining() == {}
 
 
 def test_a_polled_job_outlives_an_outage_of_describing_it(

@@ -42,7 +42,7 @@ from cdk_sagemaker_training import (
     TrainingWorkflow,
     default_retries,
 )
-from sagemaker_local_account.faults import Capacity
+from sagemaker_local_account.faults import Capacity, NotCancelled
 
 pytestmark = pytest.mark.soak  # minutes: an execution for each action
 A_FAILING_JOB = Path(__file__).parent / "a_failing_job"
@@ -362,6 +362,28 @@ def test_a_job_in_a_queue_whose_execution_was_stopped_goes_on(sandbox: Sandbox, 
         for one in batch.list_service_jobs(jobQueue=queue["jobQueueArn"], filters=names)["jobSummaryList"]:
             if one["status"] not in ("SUCCEEDED", "FAILED"):
                 batch.terminate_service_job(jobId=one["jobId"], reason="the test is over")
+    wait_until(lambda: jobs.describe_training_job(TrainingJobName=job)["TrainingJobStatus"] == "Stopped")
+
+
+@pytest.mark.parametrize("action", actions("guard", "an execution that outlives its starter goes on"))
+def test_an_execution_that_outlives_its_pipeline_goes_on_where_the_guard_may_not_stop_it(
+    sandbox: Sandbox, action: str
+) -> None:
+    clock = sandbox.deployed.account.clock
+    sandbox.deployed.account.faults.add(NotCancelled())
+    pipeline = sandbox.start("nests", "endless")
+    [execution] = wait_until(lambda: sandbox.running("queued"))
+    job = sandbox.deployed.the_job_of(execution)["TrainingJobName"]
+    sandbox.deployed.has_said(job, "step ")
+    sandbox.states.stop_execution(executionArn=pipeline)
+    role = sandbox.role_of(sandbox.machine_named("*GuardReconciler*"))
+    with sandbox.lacking(role, action):
+        wait_until(lambda: clock.advance(A_MINUTE) or re.search(denial(role, action), sandbox.log()))
+        assert sandbox.running("queued") == [execution]
+    wait_until(lambda: clock.advance(A_MINUTE) or not sandbox.running("queued"))
+    described = sandbox.states.describe_execution(executionArn=execution)
+    assert (described["status"], described["error"]) == ("ABORTED", "StarterHasEnded")
+    jobs = sandbox.deployed.client("sagemaker")
     wait_until(lambda: jobs.describe_training_job(TrainingJobName=job)["TrainingJobStatus"] == "Stopped")
 
 

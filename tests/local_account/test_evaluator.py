@@ -27,6 +27,7 @@ FORMULAS = (
     "$.items[1]",
     "$.missing",
     "States.Format('{}/{}', $.n, $.text)",
+    r"States.Format('\{\"it\'s\":\"{}\"\} \{\} \\\\', $.n)",
     "States.MathAdd($.n, -5)",
     "States.Array($.n, $.deep.none)",
     "States.ArrayGetItem($.items, 2)",

@@ -40,7 +40,8 @@ class Guard(Construct):
 
     A rule starts ``stopper`` for each execution that was aborted, timed out or failed. And an execution each quarter of an hour
     of ``reconciler``, an express state machine, lists the workflows' jobs that run, and describes the execution that each job's
-    tag names. It fails where it stopped a job or could not look, with the jobs or the errors as its cause.
+    tag names, and of one that runs the execution that started it. It fails where it stopped something or could not look, with
+    what that was as its cause.
 
     Neither its rules nor its permissions grow with the workflows, and they outlast a change of a workflow: executions are known
     by the names of the stack's state machines, jobs by the tag with their execution. Of a state machine of a user's own it
@@ -48,7 +49,7 @@ class Guard(Construct):
 
     Attributes:
         stopper: The state machine that stops the jobs of one execution.
-        reconciler: The state machine that looks for jobs that run although their execution has ended.
+        reconciler: The state machine that looks for jobs, and executions with jobs, that run on after what they belong to.
         dead_letter_queue: Events that EventBridge could not deliver, after 24 hours and up to 185 retries ("How EventBridge
             retries delivering events").
         stopper_alarm: In alarm if a job could not be stopped for an hour, so that it may still run.
@@ -69,6 +70,9 @@ class Guard(Construct):
             str, tuple[str, str]
         ] = {}  # by the state machine's name, its queue and how its jobs' names begin
         self._queues: dict[str, None] = {}
+        self._starters: dict[
+            str, None
+        ] = {}  # patterns of the ARNs of executions that start workflows and wait for them
         self._takes_all = False
         self._stack = stack = Stack.of(self)
         # For the account's own state machines and rules, and no others, as CDK has it of its own roles for state machines.
@@ -88,7 +92,7 @@ class Guard(Construct):
         stopping = at_synthesis(lambda: stopping_definition(self._queued, stack.partition))
         self.stopper = make_state_machine(self, stack.to_json_string(stopping), logs, id="Stopper", role=self._role)
         looking = at_synthesis(
-            lambda: reconciling_definition(self._words, self._queues, self._executions, stack.partition)
+            lambda: reconciling_definition(self._words, self._queues, self._executions, stack.partition, self._starters)
         )
         self.reconciler = make_state_machine(
             self, stack.to_json_string(looking), logs, sfn.StateMachineType.EXPRESS, id="Reconciler", role=self._role
@@ -185,6 +189,26 @@ class Guard(Construct):
             self._suppressions.add_wildcards([executions], OF_THE_STACK)
             self._stopping.add_condition("StringLike", {f"aws:ResourceTag/{EXECUTION_TAG}": self._executions})
         return self._watching_names(jobs)
+
+    def watching_starter(self, machine: sfn.StateMachine) -> None:
+        """Have none of the workflows' executions outlive one of a machine that started it and waits for it.
+
+        Step Functions stops it with its starter by best effort ("Run a Job (.sync)"). What started an execution is in its input;
+        of a Distributed Map it is a child execution, whose ARN has a slash after the machine's name.
+
+        Args:
+            machine: The machine, of the same stack.
+        """
+        if not self._starters:
+            self._role.add_to_policy(
+                iam.PolicyStatement(actions=["states:StopExecution"], resources=self._executions[:1])
+            )
+        for rest in (":*", "/*"):
+            started = self._stack.format_arn(service="states", resource=f"execution:{machine.state_machine_name}{rest}")
+            if started not in self._starters:
+                self._starters[started] = None
+                self._describing.add_resources(started)
+                self._suppressions.add_wildcards([started], OF_THE_STACK)
 
     def _watching_names(self, jobs: JobSet) -> Guard:
         """Watch over the training jobs whose names begin with the same words as those of a construct; returns the guard."""

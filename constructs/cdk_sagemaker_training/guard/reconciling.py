@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from cdk_sagemaker_training.lifecycle.states import OF_BATCH, OF_SAGEMAKER, catch, retry, sdk_task
+from cdk_sagemaker_training.lifecycle.states import OF_BATCH, OF_SAGEMAKER, STARTED_BY, catch, retry, sdk_task
 from cdk_sagemaker_training.request.access import EXECUTION_TAG
 
 _PAGE = 100  # MaxResults of ListTrainingJobs and of ListServiceJobs
@@ -14,6 +14,9 @@ _AT_ONCE = 10
 # In which the stopper, where the event did arrive, has stopped the job.
 _SECONDS_FOR_THE_STOPPER = 60
 _OF_EXECUTIONS = ("Sfn.SfnException", "Sfn.SdkClientException")
+_STARTER = f"$.Whole.Input.{STARTED_BY}"
+# Of an execution that was redriven or can be (service model, ExecutionStatus).
+_GOES_ON = ("RUNNING", "PENDING_REDRIVE")
 # Of a service job that has not ended (service model of Batch, ServiceJobStatus).
 _UNFINISHED = ("SUBMITTED", "PENDING", "RUNNABLE", "SCHEDULED", "STARTING", "RUNNING")
 
@@ -57,23 +60,103 @@ class _Service:
     errors: Sequence[str]
 
 
+@dataclass(frozen=True)
+class _Ends:
+    """How the end of an execution, and of the one that started it, is found.
+
+    Attributes:
+        executions: ARN patterns of the executions whose jobs are looked at.
+        starters: ARN patterns of the executions that start these and wait for them.
+        partition: Partition of ARNs.
+    """
+
+    executions: Sequence[str]
+    starters: Sequence[str]
+    partition: str
+
+    def described(self, name: str, execution: str, following: str, gone: str) -> dict[str, Any]:
+        """Return the state that puts the status of an execution at `$.Execution`.
+
+        Args:
+            name: The state's name.
+            execution: JSONPath of the execution.
+            following: The state after it.
+            gone: The state after it where the execution was deleted, or ended 90 days ago ("Quotas related to state machine
+                executions").
+        """
+        ended = {**catch(gone, "$.Error"), "ErrorEquals": ["Sfn.ExecutionDoesNotExistException"]}
+        asked = {"ExecutionArn.$": execution, "IncludedData": "METADATA_ONLY"}
+        task = self._task("describeExecution", asked, "$.Execution", following)
+        return {name: {**task, "ResultSelector": {"Status.$": "$.Status"}, "Catch": [ended]}}
+
+    def of_starter(self, execution: str) -> dict[str, Any]:
+        """Return the states that stop an execution whose starter has ended, which Step Functions does by best effort.
+
+        Of an input that is too large for a state's result it is not known what started it.
+
+        Args:
+            execution: JSONPath of the execution.
+        """
+        too_large = {**catch("Well", "$.Error"), "ErrorEquals": ["States.DataLimitExceeded"]}
+        whole = self._task("describeExecution", {"ExecutionArn.$": execution}, "$.Whole", "HasStarter", too_large)
+        present = {"Variable": _STARTER, "IsPresent": True}
+        ours = [{"And": [present, {"Variable": _STARTER, "StringMatches": one}]} for one in self.starters]
+        why = {"Error": "StarterHasEnded", "Cause.$": f"States.Format('{{}} has ended, which started it', {_STARTER})"}
+        ran_after = f"States.Format('{{}} ran after the end of {{}}', {execution}, {_STARTER})"
+        return {
+            "DescribeWhole": {**whole, "ResultSelector": {"Input.$": "States.StringToJson($.Input)"}},
+            "HasStarter": {"Type": "Choice", "Choices": [{"Or": ours, "Next": "DescribeStarter"}], "Default": "Well"},
+            **self.described("DescribeStarter", _STARTER, "HasStarterEnded", "WaitForCancelling"),
+            "HasStarterEnded": _goes_on("Well", "WaitForCancelling"),
+            "WaitForCancelling": {"Type": "Wait", "Seconds": _SECONDS_FOR_THE_STOPPER, "Next": "DescribeAgain"},
+            **self.described("DescribeAgain", execution, "Outlives", "Well"),
+            "Outlives": _goes_on("StopExecution", "Well"),
+            "StopExecution": self._task("stopExecution", {"ExecutionArn.$": execution, **why}, "$.Answer", "Outlived"),
+            "Outlived": {"Type": "Pass", "Parameters": {"Stopped.$": ran_after}, "End": True},
+        }
+
+    def _task(
+        self,
+        operation: str,
+        asked: Mapping[str, Any],
+        result: str,
+        following: str,
+        catcher: Mapping[str, Any] | None = None,
+    ) -> dict[str, Any]:
+        """A state that calls Step Functions."""
+        retrier = retry(5, *_OF_EXECUTIONS)
+        return sdk_task(self.partition, f"sfn:{operation}", asked, result, retrier, following, catcher)
+
+
+def _goes_on(following: str, otherwise: str) -> dict[str, Any]:
+    """The Choice between an execution that goes on and one that has ended."""
+    runs = [{"Variable": "$.Execution.Status", "StringEquals": status} for status in _GOES_ON]
+    return {"Type": "Choice", "Choices": [{"Or": runs, "Next": following}], "Default": otherwise}
+
+
 def reconciling_definition(
-    words: Iterable[str], queues: Iterable[str], executions: Iterable[str], partition: str
+    words: Iterable[str],
+    queues: Iterable[str],
+    executions: Iterable[str],
+    partition: str,
+    starters: Iterable[str] = (),
 ) -> dict[str, Any]:
-    """Return the state machine that stops jobs that run although their executions have ended.
+    """Return the state machine that stops jobs, and executions with jobs, that run on after what they belong to has ended.
 
     Args:
         words: The first words of training jobs' names.
         queues: ARNs of the queues of AWS Batch in which jobs wait.
         executions: ARN patterns of the executions whose jobs they are.
         partition: Partition of ARNs.
+        starters: ARN patterns of the executions that start these and wait for them, so that none outlives its starter.
     """
+    ends = _Ends(list(executions), list(starters), partition)
     items = [{"Word": word} for word in words]
     waiting = [{"Queue": queue, "Status": status} for queue in queues for status in _UNFINISHED]
-    states = _of_item(_training_jobs(partition), executions, partition)
+    states = _of_item(_training_jobs(partition), ends)
     first = "List"
     if waiting:
-        states |= _of_item(_service_jobs(partition), executions, partition)
+        states |= _of_item(_service_jobs(partition), ends)
         first = "IsQueue"
         is_queue = [{"Variable": "$.Queue", "IsPresent": True, "Next": "ListQueued"}]
         states[first] = {"Type": "Choice", "Choices": is_queue, "Default": "List"}
@@ -181,9 +264,9 @@ def _service_jobs(partition: str) -> _Service:
     )
 
 
-def _of_item(service: _Service, executions: Iterable[str], partition: str) -> dict[str, Any]:
+def _of_item(service: _Service, ends: _Ends) -> dict[str, Any]:
     """The states that look at the jobs of an item, page by page, until a job was stopped."""
-    suffix = service.suffix
+    suffix, partition = service.suffix, ends.partition
     not_looked = {"Catch": [catch(f"NotLooked{suffix}", "$.Error")]}
 
     def listed(more: Mapping[str, str]) -> dict[str, Any]:
@@ -201,7 +284,7 @@ def _of_item(service: _Service, executions: Iterable[str], partition: str) -> di
             "ItemsPath": f"$.Page.{service.jobs}",
             "ItemSelector": {"Job.$": "$$.Map.Item.Value", **service.selected},
             "MaxConcurrency": _AT_ONCE,
-            "ItemProcessor": {"StartAt": next(iter(service.tagged)), "States": _of_job(service, executions, partition)},
+            "ItemProcessor": {"StartAt": next(iter(service.tagged)), "States": _of_job(service, ends)},
             "ResultPath": "$.Looked",
             **not_looked,
             "Next": f"Stopped{suffix}",
@@ -234,15 +317,10 @@ def _of_item(service: _Service, executions: Iterable[str], partition: str) -> di
     }
 
 
-def _of_job(service: _Service, executions: Iterable[str], partition: str) -> dict[str, Any]:
-    """The states that stop a job whose execution has ended."""
-    execution, errors = service.execution, service.errors
-    ended = {"ErrorEquals": ["Sfn.ExecutionDoesNotExistException"], "ResultPath": "$.Error", "Next": "WaitForStopper"}
-    runs = [{"Variable": "$.Execution.Status", "StringEquals": status} for status in ("RUNNING", "PENDING_REDRIVE")]
+def _of_job(service: _Service, ends: _Ends) -> dict[str, Any]:
+    """The states that stop a job whose execution has ended, or its execution where what started that has."""
+    execution, errors, partition = service.execution, service.errors, ends.partition
     stop, why = service.stop
-    asked = {"ExecutionArn.$": execution, "IncludedData": "METADATA_ONLY"}
-    of_executions = retry(5, *_OF_EXECUTIONS)
-    described = sdk_task(partition, "sfn:describeExecution", asked, "$.Execution", of_executions, "HasEnded")
     now = sdk_task(partition, service.describe, service.id, "$.Now", retry(5, *errors), "IsLeft")
     return {
         **service.tagged,
@@ -254,17 +332,14 @@ def _of_job(service: _Service, executions: Iterable[str], partition: str) -> dic
         "IsOurs": {
             "Type": "Choice",
             "Choices": [
-                {"Variable": execution, "StringMatches": pattern, "Next": "DescribeExecution"} for pattern in executions
+                {"Variable": execution, "StringMatches": pattern, "Next": "DescribeExecution"}
+                for pattern in ends.executions
             ],
             "Default": "Well",
         },
-        "DescribeExecution": {
-            **described,
-            "ResultSelector": {"Status.$": "$.Status"},
-            # It was deleted, or ended 90 days ago ("Quotas related to state machine executions").
-            "Catch": [ended],
-        },
-        "HasEnded": {"Type": "Choice", "Choices": [{"Or": runs, "Next": "Well"}], "Default": "WaitForStopper"},
+        **ends.described("DescribeExecution", execution, "HasEnded", "WaitForStopper"),
+        "HasEnded": _goes_on("DescribeWhole" if ends.starters else "Well", "WaitForStopper"),
+        **(ends.of_starter(execution) if ends.starters else {}),
         "WaitForStopper": {"Type": "Wait", "Seconds": _SECONDS_FOR_THE_STOPPER, "Next": "DescribeJob"},
         "DescribeJob": {**now, "ResultSelector": {"Status.$": service.status}},
         "IsLeft": {"Type": "Choice", **service.left},

@@ -14,7 +14,7 @@ from aws_cdk import aws_stepfunctions as sfn
 from constructs import Construct
 
 from cdk_sagemaker_training.lifecycle.state_machines import make_state_machine
-from cdk_sagemaker_training.lifecycle.states import DATA, catch, retry
+from cdk_sagemaker_training.lifecycle.states import DATA, STARTED_BY, catch, retry
 
 if TYPE_CHECKING:
     from cdk_sagemaker_training.lifecycle.job_set import JobSet
@@ -226,8 +226,7 @@ def poll_state(partition: str, poller_arn: str, job_id: str, *, watched: bool) -
         "Resource": f"arn:{partition}:states:::states:startExecution.sync:2",
         "Parameters": {
             "StateMachineArn": poller_arn,
-            # The second member lets the console show which execution started it ("Start workflow executions from a Task state").
-            "Input": {"JobName.$": job_id, "AWS_STEP_FUNCTIONS_STARTED_BY_EXECUTION_ID.$": "$$.Execution.Id", **looks},
+            "Input": {"JobName.$": job_id, f"{STARTED_BY}.$": "$$.Execution.Id", **looks},
         },
         "ResultSelector": looked if watched else {"ExecutionArn.$": "$.ExecutionArn"},
         "ResultPath": f"{DATA}.Polled",

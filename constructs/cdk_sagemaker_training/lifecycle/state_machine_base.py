@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import jsii
@@ -10,7 +11,7 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_stepfunctions as sfn
 from constructs import Construct
 
-from cdk_sagemaker_training.lifecycle.states import FOR_HALF_AN_HOUR, OF_STEP_FUNCTIONS
+from cdk_sagemaker_training.lifecycle.states import FOR_HALF_AN_HOUR, OF_STEP_FUNCTIONS, STARTED_BY
 
 if TYPE_CHECKING:
     # Takes long to import.
@@ -31,6 +32,27 @@ def start_retry(*errors: str) -> dict[str, Any]:
         "max_delay": Duration.seconds(60),
         "jitter_strategy": sfn.JitterType.FULL,
     }
+
+
+def naming_starter(props: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the props of a state that starts an execution, whose input names the execution that starts it.
+
+    Input that is literal text is left as it is.
+
+    Args:
+        props: Props of CDK's ``StepFunctionsStartExecution``.
+    """
+    given = props.get("input")
+    if "associate_with_parent" in props:
+        return dict(props)
+    if given is not None and isinstance(given.value, Mapping):
+        return {**props, "associate_with_parent": True}
+    place = "$" if given is None else (sfn.FieldUtils.render_object({"input": given.value}) or {}).get("input.$")
+    if place is None:
+        return dict(props)
+    starter = f'States.Format(\'\\{{"{STARTED_BY}":"{{}}"\\}}\', $$.Execution.Id)'
+    merged = f"States.JsonMerge({place}, States.StringToJson({starter}), false)"
+    return {**props, "input": sfn.TaskInput.from_json_path_at(merged)}
 
 
 class StateMachineBase:
@@ -120,7 +142,7 @@ class StateMachineBase:
             id,
             state_machine=self.state_machine,
             integration_pattern=sfn.IntegrationPattern.RUN_JOB,
-            **task_state,
+            **naming_starter(task_state),
         )
         lost = ("StepFunctions.SdkClientException",) if "name" in task_state else ()
         task.add_retry(**start_retry(*OF_STEP_FUNCTIONS, *lost))

@@ -17,6 +17,9 @@ OF_SAGEMAKER = (
 )
 # Of StartExecution by the optimized integration: throttling and errors of the service.
 OF_STEP_FUNCTIONS = ("StepFunctions.AWSStepFunctionsException",)
+# The member of an execution's input by which the console shows which execution started it ("Start workflow executions from a Task
+# state"), and the guard knows it.
+STARTED_BY = "AWS_STEP_FUNCTIONS_STARTED_BY_EXECUTION_ID"
 # Tries of `retry`, for calls that would lose what a job trains, or has trained: its waits are half a minute on average.
 FOR_HALF_AN_HOUR = 60
 # Beside ClientException, for requests that are wrong (service model of Batch).

@@ -6,7 +6,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from cdk_sagemaker_training.lifecycle.states import FOR_HALF_AN_HOUR, OF_STEP_FUNCTIONS, catch, retry, sdk_task
+from cdk_sagemaker_training.lifecycle.states import (
+    FOR_HALF_AN_HOUR,
+    OF_STEP_FUNCTIONS,
+    STARTED_BY,
+    catch,
+    retry,
+    sdk_task,
+)
 from cdk_sagemaker_training.props.jsonpath import quoted
 
 # Of Lambda, as CDK's LambdaInvoke retries them, and where it has too many invocations (Step Functions guide, "Handle transient
@@ -133,7 +140,7 @@ class SweepStates:
                 "Parameters": {
                     "StateMachineArn": self.workflow,
                     "Name.$": _NAME,
-                    "Input": {**fields, "AWS_STEP_FUNCTIONS_STARTED_BY_EXECUTION_ID.$": "$$.Execution.Id"},
+                    "Input": {**fields, f"{STARTED_BY}.$": "$$.Execution.Id"},
                 },
                 "ResultSelector": {"ExecutionArn.$": "$.ExecutionArn", "Job.$": "$.Output"},
                 "ResultPath": "$.Result",

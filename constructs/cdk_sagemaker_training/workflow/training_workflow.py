@@ -6,11 +6,12 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Unpack
 
 import jsii
-from aws_cdk import Duration, Resource
+from aws_cdk import Duration, Resource, Stack
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_stepfunctions as sfn
 from constructs import Construct
 
+from cdk_sagemaker_training.core.errors import must
 from cdk_sagemaker_training.core.job_names import machine_name
 from cdk_sagemaker_training.features.alternatives import Alternative, Alternatives
 from cdk_sagemaker_training.features.budget import Budget
@@ -21,7 +22,11 @@ from cdk_sagemaker_training.features.notify import Notify
 from cdk_sagemaker_training.features.retries import RetriedFailures, Retries, Retry
 from cdk_sagemaker_training.features.stop_when import StopRule, StopWhen
 from cdk_sagemaker_training.features.waiting import WaitingLongerThan
-from cdk_sagemaker_training.guard.deletion import check_updates, stop_jobs_on_deletion
+from cdk_sagemaker_training.guard.deletion import (
+    check_updates,
+    stop_executions_on_deletion,
+    stop_jobs_on_deletion,
+)
 from cdk_sagemaker_training.guard.guard import Guard
 from cdk_sagemaker_training.guard.updates import BreakingUpdates
 from cdk_sagemaker_training.jobs.kinds import TrainingJob
@@ -302,6 +307,28 @@ class TrainingWorkflow(WorkflowMetrics, Resource):
         """
         kept = keeping_job(self.node.id) if keeps_job else {}
         return super().as_task(scope, id, **kept, **task_state)
+
+    def stop_with(self, machine: sfn.StateMachine) -> None:
+        """Stop executions with those of a machine that starts them by ``as_task``, always: Step Functions does by best effort.
+
+        The stack's guard looks every 15 minutes, and its alarm tells that it stopped one. When the stack is deleted, the
+        machine's executions are stopped before the workflow's, so that none starts another.
+
+        Args:
+            machine: The state machine that has the state, of the workflow's stack.
+
+        Raises:
+            ValueError: It is of another stack.
+        """
+        if Stack.of(machine) is not self.stack:
+            raise must(
+                "machine",
+                "be of the workflow's stack, whose guard looks at both",
+                "sfn.StateMachine(stack, 'Machine', definition_body=sfn.DefinitionBody.from_chainable(train))",
+                machine.node.path,
+            )
+        stop_executions_on_deletion(Construct(self, f"StopWith{machine.node.addr}"), machine, [self])
+        self.guard.watching_starter(machine)
 
     def metric_stopper_failed(self, **options: Any) -> cloudwatch.Metric:
         """How often a job whose execution had ended could not be stopped for an hour; ``alarms`` has an alarm of it.

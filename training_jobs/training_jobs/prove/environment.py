@@ -19,6 +19,7 @@ from training_jobs.prove.evaluator import (
     Event,
     Execution,
     Failed,
+    Position,
     Timer,
     start,
     step,
@@ -46,6 +47,7 @@ _OTHERS: Mapping[str, Any] = {
 }
 _NOW = "2026-01-01T00:00:00Z"
 _READS = ("listObjectsV2", "describeExecution", "listTrainingJobs", "listTags")
+_EXECUTIONS = ("stopExecution",)
 _SAGEMAKER = ("createTrainingJob", "describeTrainingJob", "stopTrainingJob")
 _BATCH = ("submitServiceJob", "describeServiceJob", "listServiceJobs", "terminateServiceJob")
 _CREATES = ("createTrainingJob", "submitServiceJob")
@@ -86,6 +88,7 @@ class Run:
         role: "workflow" of the one that is explored, "child" of those it starts, "guard" of those that rules start.
         execution: As the evaluator has it.
         waits: What its calls with .sync wait for: the position's address, its state, and the name of a job or an execution.
+        starter: ARN of the execution that started it and waits for it; empty where none does.
     """
 
     id: str
@@ -93,6 +96,7 @@ class Run:
     role: str
     execution: Execution
     waits: tuple[tuple[Address, str, str, str], ...] = ()
+    starter: str = ""
 
     @property
     def running(self) -> bool:
@@ -182,7 +186,7 @@ class Environment:
 
     def _check(self, machine: str, name: str, state: Mapping[str, Any]) -> None:
         api, request = _api(state["Resource"]), request_of(state)
-        known = api in _OTHERS or api.rpartition(":")[2] in (*_SAGEMAKER, *_BATCH, *_READS)
+        known = api in _OTHERS or api.rpartition(":")[2] in (*_SAGEMAKER, *_BATCH, *_READS, *_EXECUTIONS)
         known = known or (api == "lambda:invoke" and functions.is_known(request.get("Payload", {})))
         if api.endswith(":startExecution"):
             target = machine_of(request.get("StateMachineArn"))
@@ -220,6 +224,22 @@ class Environment:
     def arn(self, machine: str, id: str) -> str:
         """The ARN of an execution."""
         return f"arn:aws:states:us-east-1:123456789012:execution:{self.app.names[machine]}:{id}"
+
+    def _at(self, run: Run, address: Address) -> str:
+        """The ARN of the execution that is at a position: of a Distributed Map's item that of its own."""
+        arn, position = self.arn(run.machine, run.id), run.execution.top
+        for number in address:
+            position = position.children[number]
+        return f"{arn.rpartition(':')[0]}/{position.child}" if position.child else arn
+
+    def _goes_on(self, world: World, arn: str) -> bool:
+        """Whether the execution of an ARN runs; of a Distributed Map's item, whether the item does."""
+        place, _, id = arn.partition(":execution:")[2].rpartition(":")
+        machine, _, label = place.partition("/")
+        if not label:
+            return any(run.running and run.id == id for run in world.runs)
+        of = [run for run in world.runs if run.running and self.app.names[run.machine] == machine]
+        return any(f"{label}:{id}" in _items(run.execution.top) for run in of)
 
     @property
     def updates(self) -> bool:
@@ -267,7 +287,7 @@ class Environment:
         """What the state machines that schedules start would stop now.
 
         Each runs at once and meets no fault: it changes nothing but jobs of executions that have ended, which stay ended, and
-        one that fails is followed by another.
+        executions whose starter has; one that fails is followed by another.
         """
         if self._updated is not None and world.stack:
             yield from self._updated.sweeps(world)
@@ -285,10 +305,13 @@ class Environment:
                 assert event is not None
                 run = self._next(run, event)
             stopped = [one for one, now in zip(world.jobs, after.jobs, strict=True) if one.status != now.status]
-            if stopped:
-                runs = {one.id for one in world.runs if one.running}
-                well = any(job.owner in runs for job in stopped)
-                names = ", ".join(_short(job.name) for job in stopped)
+            going = {one.id for one in after.runs if one.running}
+            cut = [one for one in world.runs if one.running and one.id not in going]
+            if stopped or cut:
+                runs = {one.id: one for one in world.runs if one.running}
+                own = {id for id, one in runs.items() if not one.starter or self._goes_on(world, one.starter)}
+                well = any(job.owner in own for job in stopped) or any(one.id in own for one in cut)
+                names = ", ".join([*(one.id for one in cut), *(_short(job.name) for job in stopped)])
                 after = replace(after, stopped_well=world.stopped_well or well)
                 yield Move(f"a schedule starts {machine}, which stops {names}", "schedule", "", after)
 
@@ -418,21 +441,28 @@ class Environment:
         elif operation == "describeExecution":
             id = call.parameters["ExecutionArn"].rpartition(":")[2]
             of = next((one.execution for one in world.runs if one.id == id), None)
-            status = "SUCCEEDED" if of is None else of.status
+            ended = "SUCCEEDED" if of is None else of.status
+            status = "RUNNING" if self._goes_on(world, call.parameters["ExecutionArn"]) else ended
             described = {"Status": status, "ExecutionArn": call.parameters["ExecutionArn"]}
             if of is not None and "IncludedData" not in call.parameters:
+                described["Input"] = json.dumps(of.context["Execution"]["Input"])
                 ends = {
                     "SUCCEEDED": {"Output": json.dumps(of.top.data)},
                     "FAILED": {"Error": of.error, "Cause": of.cause},
                 }
                 described |= ends.get(status, {})
             yield f"says {status}", Answered(call.at, described), world, ()
+        elif operation == "stopExecution":
+            id = call.parameters["ExecutionArn"].rpartition(":")[2]
+            stopped = next(one for one in world.runs if one.id == id)
+            after = self.stepped(world, stopped, Ended("ABORTED")) if stopped.running else world
+            yield f"stops {id}", Answered(call.at, {"StopDate": _NOW}), after, ()
         elif operation == "startExecution":
-            yield self._child(world, call)
+            yield self._child(world, run, call)
         else:
             yield "succeeds", Answered(call.at, _OTHERS[_api(call.resource)]), world, ()
 
-    def _child(self, world: World, call: Call) -> Effect:
+    def _child(self, world: World, run: Run, call: Call) -> Effect:
         machine = machine_of(call.parameters["StateMachineArn"])
         of = world.runs[0].id
         child_id = f"child-{world.started + 1}" if of == "workflow" else f"child-{world.started + 1}-of-{of}"
@@ -446,6 +476,7 @@ class Environment:
         if existing is None:
             given = call.parameters.get("Input", {})
             child = self._run(id, machine, "child", json.loads(given) if isinstance(given, str) else given)
+            child = replace(child, starter=self._at(run, call.at) if ".sync" in call.resource else "")
             after = replace(world, runs=(*world.runs, child), started=world.started + 1)
             after = self._settled(after, child)
         elif not existing.running:
@@ -596,6 +627,12 @@ class Environment:
         number = next(one for one in range(len(world.runs) + 1) if all(run.id != f"guard-{one}" for run in world.runs))
         run = self._run(f"guard-{number}", machine, "guard", json.loads(given))
         return self._settled(replace(world, runs=(*world.runs, run)), run)
+
+
+def _items(position: Position) -> set[str]:
+    """What the ARNs end with of the items that run at a position and below."""
+    own = {position.child} if position.child and not position.done else set()
+    return own.union(*map(_items, position.children))
 
 
 def _new_job(call: Call, run: Run) -> Job:

@@ -165,7 +165,7 @@ def _expression(text: str, at: int, scope: Scope) -> tuple[Any, int]:
     if token is None:
         raise UnsupportedError(f"{text!r} must be a path or an intrinsic function, like 'States.Format(...)'")
     if token["text"]:
-        return re.sub(r"\\(.)", r"\1", token["text"][1:-1]), token.end()
+        return _Literal(token["text"][1:-1]), token.end()
     if token["path"]:
         return scope.found(token["path"]), token.end()
     if token["word"]:
@@ -187,8 +187,22 @@ def _expression(text: str, at: int, scope: Scope) -> tuple[Any, int]:
         raise StateError("States.IntrinsicFailure", f"{name}: {error}") from None
 
 
+class _Literal(str):
+    """Text in an intrinsic function, with what is around each `{}` of it of which neither brace is escaped."""
+
+    parts: list[str]
+
+    def __new__(cls, escaped: str) -> _Literal:
+        parts = [re.sub(r"\\(.)", r"\1", part) for part in re.split(r"(?<!\\)((?:\\\\)*)\{\}", escaped)]
+        # Each other one is what precedes the place: backslashes that are escaped themselves.
+        joined = [text + before for text, before in zip(parts[::2], [*parts[1::2], ""], strict=True)]
+        literal = super().__new__(cls, "{}".join(joined))
+        literal.parts = joined
+        return literal
+
+
 def _format(template: str, *values: Any) -> str:
-    parts = template.split("{}")
+    parts = template.parts if isinstance(template, _Literal) else template.split("{}")
     if len(parts) != len(values) + 1:
         raise ValueError("as many arguments as places are needed")
     return "".join(part + text for part, text in zip(parts, [*map(_in_java, values), ""], strict=True))

@@ -18,8 +18,12 @@ from moto.stepfunctions.parser.asl.component.common.error_name.states_error_name
 from moto.stepfunctions.parser.asl.component.common.error_name.states_error_name_type import StatesErrorNameType
 from moto.stepfunctions.parser.asl.component.common.query_language import QueryLanguage, QueryLanguageMode
 from moto.stepfunctions.parser.asl.component.common.retry import retrier_decl
-from moto.stepfunctions.parser.asl.component.common.string.string_expression import StringJsonPath
+from moto.stepfunctions.parser.asl.component.common.string.string_expression import (
+    StringIntrinsicFunction,
+    StringJsonPath,
+)
 from moto.stepfunctions.parser.asl.component.eval_component import EvalComponent
+from moto.stepfunctions.parser.asl.component.intrinsic.function.statesfunction.generic.string_format import StringFormat
 from moto.stepfunctions.parser.asl.component.program.program import Program
 from moto.stepfunctions.parser.asl.component.state.exec.state_map.label import Label
 from moto.stepfunctions.parser.asl.component.state.exec.state_map.tolerated_failure import (
@@ -30,6 +34,8 @@ from moto.stepfunctions.parser.asl.component.state.wait.wait_function.wait_funct
 from moto.stepfunctions.parser.asl.eval.environment import Environment
 from moto.stepfunctions.parser.asl.eval.program_state import ProgramRunning
 from moto.stepfunctions.parser.asl.parse import asl_parser, preprocessor
+from moto.stepfunctions.parser.asl.parse.intrinsic import intrinsic_parser
+from moto.stepfunctions.parser.asl.parse.intrinsic import preprocessor as intrinsic
 from moto.stepfunctions.parser.asl.parse.preprocessor import Preprocessor
 from moto.stepfunctions.parser.asl.utils import json_path
 
@@ -74,6 +80,44 @@ def install() -> None:
     patch(retrier_decl.RetrierDecl, "_eval_body", _knowing_environment(evaluate_retrier), "self, env")
     patch(ErrorEqualsDecl, "_eval_body", _error_equals, "self, env")
     patch(json_path, "_contains_slice_or_wildcard_array", _finds_a_list, "path")
+    patch(intrinsic.Preprocessor, "_text_of_str", staticmethod(_Literal.of), "parse_tree")
+    patch(StringFormat, "_eval_body", _format, "self, env")
+
+
+class _Literal(str):
+    r"""Text in an intrinsic function, of which `\'`, `\{`, `\}` and `\\` are the characters themselves: moto keeps the backslash.
+
+    "Intrinsic functions", Reserved characters; localstack/localstack 13425.
+
+    Attributes:
+        parts: What is around each `{}`, of which neither brace was escaped.
+    """
+
+    parts: list[str]
+
+    @staticmethod
+    def of(parse_tree: Any) -> _Literal:
+        """Read a literal with its quotes."""
+        parts, pieces = [""], re.findall(r"\\.|\{\}|.", parse_tree.getText()[1:-1], re.DOTALL)
+        for piece in pieces:
+            if piece == "{}":
+                parts.append("")
+            else:
+                parts[-1] += piece[-1]
+        literal = _Literal("{}".join(parts))
+        literal.parts = parts
+        return literal
+
+
+def _format(self: StringFormat, env: Environment) -> None:
+    """Replaces each `{}`: moto's takes other braces for Python's fields, and more values than places."""
+    self.argument_list.eval(env=env)
+    template, *values = env.stack.pop()
+    parts = template.parts if isinstance(template, _Literal) else template.split("{}")
+    if len(parts) != len(values) + 1:
+        raise ValueError(f"States.Format must have as many values as {{}}, {len(parts) - 1}, got {len(values)}")
+    texts = [*map(StringFormat._to_str_repr, values), ""]
+    env.stack.append("".join(part + text for part, text in zip(parts, texts, strict=True)))
 
 
 def _finds_a_list(path: str) -> bool:
@@ -113,6 +157,11 @@ class _Preprocessor(Preprocessor):
     def visitString_jsonpath(self, ctx: Any) -> StringJsonPath:
         """Has the literal's own text: moto's paths decode the escapes (`test_escape_sequence_parsing`)."""
         return StringJsonPath(json_path=ctx.getText()[1:-1])
+
+    def visitString_intrinsic_function(self, ctx: Any) -> StringIntrinsicFunction:
+        """Decodes the literal's escapes before those of the function's own texts: moto's decodes some of both at once."""
+        text = json.loads(ctx.getText(), strict=False)
+        return StringIntrinsicFunction(text, function=intrinsic_parser.IntrinsicParser.parse(text)[0])
 
     def visitLabel_decl(self, ctx: Any) -> Label:
         """Has the literal's own text: moto's label decodes the escapes."""
