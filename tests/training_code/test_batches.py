@@ -163,20 +163,20 @@ def test_samples_of_different_shapes_are_refused_as_by_default_collate() -> None
 
 
 @pytest.mark.parametrize(
-    ("batch", "said"),
+    ("made", "said"),
     [
-        ({"image": [object()]}, r"got builtins.object at batch\['image'\]\[0\]"),
-        ({("a", "b"): torch.zeros(1)}, r"keys must be text or numbers like 'image', got \('a', 'b'\)"),
+        (lambda: {"image": [object()]}, r"got builtins.object at batch\['image'\]\[0\]"),
+        (lambda: {("a", "b"): torch.zeros(1)}, r"keys must be text or numbers like 'image', got \('a', 'b'\)"),
         (
-            [torch.nested.nested_tensor([torch.zeros(2), torch.zeros(3)], layout=torch.jagged)],
+            lambda: [torch.nested.nested_tensor([torch.zeros(2), torch.zeros(3)], layout=torch.jagged)],
             r"must be dense or sparse, got torch.jagged, torch.float32 at batch\[0\]",
         ),
-        ({"objects": np.array([object()])}, r"got numpy.ndarray at batch\['objects'\]"),
+        (lambda: {"objects": np.array([object()])}, r"got numpy.ndarray at batch\['objects'\]"),
     ],
 )
-def test_what_does_not_travel_is_named_with_its_place(batch: Any, said: str) -> None:
+def test_what_does_not_travel_is_named_with_its_place(made: Callable[[], Any], said: str) -> None:
     with pytest.raises(TypeError, match=said):
-        Encoder(batch)
+        Encoder(made())
 
 
 ARRAYS = [
