@@ -218,8 +218,25 @@ def test_a_workflow_stops_with_a_machine_of_its_own_stack_alone() -> None:
     other = cdk.Stack(cdk.App.of(stack), "Other", env=cdk.Environment(account=stack.account, region=stack.region))
     run = stack.workflow().as_task(other, "Train")
     machine = sfn.StateMachine(other, "Machine", definition_body=sfn.DefinitionBody.from_chainable(run))
-    with pytest.raises(ValueError, match=r"^machine must be of the workflow's stack, .* got Other/Machine$"):
-        stack.workflow("Second").stop_with(machine)
+    imported: Any = sfn.StateMachine.from_state_machine_arn(stack, "Imported", machine.state_machine_arn)
+    second = stack.workflow("Second")
+    for one, path in ((machine, "Other/Machine"), (imported, "Stack/Imported")):
+        with pytest.raises(
+            ValueError, match=rf"^machine must be one that the workflow's stack defines, .* got {path}$"
+        ):
+            second.stop_with(one)
+
+
+def test_a_workflow_that_stops_with_a_machine_twice_does_so_once() -> None:
+    stack = UserStack()
+    workflow = stack.workflow()
+    machine = stack.machine_of(workflow.as_task(stack, "Train"))
+    for _ in range(2):
+        workflow.stop_with(machine)
+    deletions = [
+        one for one in stack.template()["Resources"].values() if one["Type"] == "Custom::SageMakerTrainingJobs"
+    ]
+    assert len(deletions) == 2  # of the workflow and of the machine
 
 
 def test_of_a_job_whose_name_begins_otherwise_not_even_the_tags_are_read() -> None:

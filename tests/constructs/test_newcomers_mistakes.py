@@ -20,11 +20,13 @@ from rendered import resolved
 from stacks import UserStack, message_of, reads
 
 from cdk_sagemaker_training import (
+    Cause,
     DataParallelJob,
     Debugger,
     HeterogeneousJob,
     InstanceGroup,
     InstancePreference,
+    Retry,
     S3AccessPoint,
     S3Channel,
     S3Prefix,
@@ -359,6 +361,20 @@ def test_an_execution_that_ends_before_a_job_may_is_warned_of() -> None:
     assert "timeout is 3600 seconds" in stack.warnings("timeout-before-max-runtime")[0]
     other = Stack()
     other.workflow(timeout=7200, max_runtime=7200)
+    assert other.warnings() == []
+
+
+def test_an_execution_that_ends_before_its_job_has_waited_or_its_retries_is_warned_of() -> None:
+    stack = Stack()
+    capacity = {Cause.CAPACITY: Retry(first_wait=600, until=86_400)}
+    stack.workflow(timeout=7_200, max_runtime=3_600, max_pending=cdk.Duration.days(1), retries=capacity)
+    [pending] = stack.warnings("timeout-before-max-pending")
+    assert "timeout is 7200 seconds" in pending
+    assert "max_pending lets the job wait for its machines for 86400" in pending
+    [waits] = stack.warnings("timeout-before-retries")
+    assert "the waits of retries of Cause.CAPACITY are 86400 together" in waits
+    other = Stack()
+    other.workflow(timeout=cdk.Duration.days(3), max_pending=cdk.Duration.days(1), retries=capacity)
     assert other.warnings() == []
 
 

@@ -34,6 +34,22 @@ def test_a_template_may_be_yaml_with_the_tags_of_cloudformation(running: Running
     client.get_waiter("stack_create_complete").wait(StackName="yaml", WaiterConfig=WAITING)
     [stack] = client.describe_stacks(StackName="yaml")["Stacks"]
     assert ids(running, "yaml")["Logs"] in stack["Outputs"][0]["OutputValue"]
+    assert "LastUpdatedTime" not in stack
+    client.update_stack(StackName="yaml", TemplateBody=template.replace("LogGroup", "LogGroup, DeletionPolicy: Retain"))
+    client.get_waiter("stack_update_complete").wait(StackName="yaml", WaiterConfig=WAITING)
+    [updated] = client.describe_stacks(StackName="yaml")["Stacks"]
+    assert updated["LastUpdatedTime"] >= stack["CreationTime"]
+
+
+def test_a_queue_and_a_bucket_have_awss_defaults(running: Running) -> None:
+    """As LocalStack's test_sqs.py and test_s3_default_bucket_encryption recorded them on AWS."""
+    deploy(running, "defaults", {"Queue": {"Type": "AWS::SQS::Queue"}, "Bucket": {"Type": "AWS::S3::Bucket"}})
+    found = ids(running, "defaults")
+    queue = running.client("sqs").get_queue_attributes(QueueUrl=found["Queue"], AttributeNames=["All"])["Attributes"]
+    assert queue["MaximumMessageSize"] == "1048576"
+    encrypted = running.client("s3").get_bucket_encryption(Bucket=found["Bucket"])
+    rule = {"ApplyServerSideEncryptionByDefault": {"SSEAlgorithm": "AES256"}, "BucketKeyEnabled": False}
+    assert encrypted["ServerSideEncryptionConfiguration"] == {"Rules": [rule]}
 
 
 def test_a_template_that_is_neither_json_nor_yaml_is_refused(running: Running) -> None:

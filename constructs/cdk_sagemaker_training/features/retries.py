@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cdk_sagemaker_training.core.checks import seconds_of
 from cdk_sagemaker_training.core.errors import must
+from cdk_sagemaker_training.core.tokens import is_unresolved
+from cdk_sagemaker_training.jobs.advice import Advice, advice
 from cdk_sagemaker_training.lifecycle.attempt import FAILED_ATTEMPTS, Attempt, Seam
 from cdk_sagemaker_training.lifecycle.causes import REFUSALS, Cause
 from cdk_sagemaker_training.lifecycle.feature import Feature
@@ -210,6 +212,17 @@ class Retries(Feature):
                 "[Silence(Duration.hours(2))]",
                 f"{(given[0] if given else 'none')}",
             )
+        plan.jobs.advise(self._cut_off(plan.limits.timeout_seconds))
+
+    def _cut_off(self, timeout: int | None) -> Iterator[Advice]:
+        """Warn of retries of a cause whose waits alone are longer than an execution may take."""
+        for cause, waits in self.waits.items():
+            if timeout is not None and not is_unresolved(timeout) and sum(waits) >= timeout:
+                yield from advice(
+                    "timeout-before-retries",
+                    f"timeout is {timeout} seconds, after which an execution ends, and the waits of retries of "
+                    f"Cause.{cause.name} are {sum(waits)} together: leave timeout out, or set until of the Retry to less.",
+                )
 
     def runs(self, runs: Runs) -> None:
         """Add the runs, and the waits before them."""

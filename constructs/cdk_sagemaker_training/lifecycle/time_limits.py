@@ -103,22 +103,29 @@ def time_limits(jobs: JobSet, timeout: Duration | int | None, runs: Runs, *, unb
     return TimeLimits(seconds, Intervals.over(_known(seconds, longest), created, number * runs.refused))
 
 
-def time_out_advice(timeout: Duration | int | None, max_runtime_seconds: int) -> Iterator[Advice]:
-    """Warn of a time-out that ends an execution, and its job, before the job may have run for as long as it may.
+def time_out_advice(
+    timeout: Duration | int | None, max_runtime_seconds: int, max_pending_seconds: int | None
+) -> Iterator[Advice]:
+    """Warn of a time-out that ends an execution, and its job, before the job may have run, or waited, for as long as it may.
 
     Args:
         timeout: The prop ``timeout``.
         max_runtime_seconds: The longest that a job runs.
+        max_pending_seconds: The longest that it waits for its machines; None where SageMaker decides it.
     """
     seconds = None if timeout is None else seconds_of("timeout", timeout)
-    if seconds is None or is_unresolved(seconds) or is_unresolved(max_runtime_seconds):
+    if seconds is None or is_unresolved(seconds):
         return
-    if seconds < max_runtime_seconds:
-        yield from advice(
-            "timeout-before-max-runtime",
-            f"timeout is {seconds} seconds, after which an execution and its job end, and max_runtime allows the job "
-            f"{max_runtime_seconds}: leave timeout out, or set max_runtime to what the job may take.",
-        )
+    for prop, does, most in (
+        ("max_runtime", "run", max_runtime_seconds),
+        ("max_pending", "wait for its machines", max_pending_seconds),
+    ):
+        if most is not None and not is_unresolved(most) and seconds < most:
+            yield from advice(
+                f"timeout-before-{prop.replace('_', '-')}",
+                f"timeout is {seconds} seconds, after which an execution and its job end, and {prop} lets the job {does} for "
+                f"{most}: leave timeout out, or set {prop} to what the job may take.",
+            )
 
 
 def _longest_seconds(jobs: JobSet) -> int:

@@ -69,7 +69,7 @@ def planned(
     jobs.advise_unlisted(integration)
     check_unit("timeout", timeout)
     jobs.advise(short_time_advice("timeout", timeout))
-    jobs.advise(time_out_advice(timeout, jobs.max_runtime_seconds))
+    jobs.advise(time_out_advice(timeout, jobs.max_runtime_seconds, jobs.max_pending_seconds))
     runs = Runs()
     for feature in features:
         feature.runs(runs)

@@ -318,17 +318,19 @@ class TrainingWorkflow(WorkflowMetrics, Resource):
             machine: The state machine that has the state, of the workflow's stack.
 
         Raises:
-            ValueError: It is of another stack.
+            ValueError: It is of another stack, or imported.
         """
-        if Stack.of(machine) is not self.stack:
+        if not isinstance(machine, sfn.StateMachine) or Stack.of(machine) is not self.stack:
             raise must(
                 "machine",
-                "be of the workflow's stack, whose guard looks at both",
+                "be one that the workflow's stack defines, whose guard looks at both",
                 "sfn.StateMachine(stack, 'Machine', definition_body=sfn.DefinitionBody.from_chainable(train))",
                 machine.node.path,
             )
-        stop_executions_on_deletion(Construct(self, f"StopWith{machine.node.addr}"), machine, [self])
-        self.guard.watching_starter(machine)
+        id = f"StopWith{machine.node.addr}"
+        if self.node.try_find_child(id) is None:
+            stop_executions_on_deletion(Construct(self, id), machine, [self])
+            self.guard.watching_starter(machine)
 
     def metric_stopper_failed(self, **options: Any) -> cloudwatch.Metric:
         """How often a job whose execution had ended could not be stopped for an hour; ``alarms`` has an alarm of it.

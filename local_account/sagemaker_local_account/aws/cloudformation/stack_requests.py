@@ -14,6 +14,7 @@ from moto.cloudformation.models import Stack
 from moto.cloudformation.responses import CloudFormationResponse
 from moto.cloudformation.utils import generate_stack_id
 from moto.core.responses import ActionResult, EmptyResult
+from moto.core.utils import utcnow
 
 from sagemaker_local_account.aws.cloudformation import change_sets, deployable, templates
 from sagemaker_local_account.aws.cloudformation.request_members import (
@@ -95,6 +96,7 @@ def _update_stack(self: CloudFormationResponse) -> ActionResult:
     stack.disable_rollback = self._get_bool_param("DisableRollback", False)
     stack.role_arn = self._get_param("RoleARN") or stack.role_arn
     stack.notification_arns = self._get_param("NotificationARNs", stack.notification_arns)
+    stack.last_updated_time = utcnow()
     backend.begin_update(stack, template, parameters, tags)
     change_sets.withdraw(backend, stack)
     return ActionResult({"StackId": stack.stack_id})

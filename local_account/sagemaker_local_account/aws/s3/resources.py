@@ -19,9 +19,10 @@ from sagemaker_local_account.core.patches import patch
 
 
 def install() -> None:
-    """Patches moto's bucket policies: what they may be, and their evaluation."""
+    """Patches moto's bucket policies, what they may be, and their evaluation, and the encryption that each bucket has."""
     patch(FakeBucket, "get_permission", _get_permission, "self, action, resource")
     patch(S3Backend, "put_bucket_policy", _put_bucket_policy, "self, bucket_name, policy")
+    patch(S3Backend, "get_bucket_encryption", _get_bucket_encryption, "self, bucket_name")
 
 
 class AutoDeleteObjects(ResourceBase):
@@ -73,6 +74,12 @@ def _put_bucket_policy(self: S3Backend, bucket_name: str, policy: bytes) -> None
 
 
 _moto_put_bucket_policy = S3Backend.put_bucket_policy
+
+
+def _get_bucket_encryption(self: S3Backend, bucket_name: str) -> dict[str, Any]:
+    """Returns a bucket's encryption, by default SSE-S3: of such a bucket moto has none (`test_s3_default_bucket_encryption`)."""
+    default = {"Rule": {"ApplyServerSideEncryptionByDefault": {"SSEAlgorithm": "AES256"}, "BucketKeyEnabled": "false"}}
+    return self.get_bucket(bucket_name).encryption or default
 
 
 def _get_permission(self: FakeBucket, action: str, resource: str) -> Any:

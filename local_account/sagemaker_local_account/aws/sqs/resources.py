@@ -15,7 +15,7 @@ from sagemaker_local_account.aws.resource_types import ServiceResources, real
 # Of properties that a template leaves out (template reference, AWS::SQS::Queue).
 _DEFAULTS = {
     "DelaySeconds": 0,
-    "MaximumMessageSize": 262_144,
+    "MaximumMessageSize": 1_048_576,
     "MessageRetentionPeriod": 345_600,
     "ReceiveMessageWaitTimeSeconds": 0,
     "VisibilityTimeout": 30,
