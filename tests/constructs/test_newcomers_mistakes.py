@@ -349,6 +349,25 @@ def test_a_time_in_which_a_job_may_train_is_not_warned_of(seconds: Any) -> None:
     assert stack.warnings() == []
 
 
+@pytest.mark.parametrize("value", ["/opt/x:$PATH", "${PATH}:/opt/x", "/opt/x:${PATH:-/bin}"])
+def test_a_variable_that_shall_add_to_the_images_own_is_warned_of(value: str) -> None:
+    stack = Stack()
+    stack.workflow(environment={"PATH": value})
+    [warning] = stack.warnings("variable-not-expanded")
+    assert f"like ENV PATH={value}" in warning
+    other = Stack()
+    other.workflow(environment={"PATH": "/bin:$HOME/bin", "HOME": "$PATHS", "PRICE": "5$"})
+    assert other.warnings() == []
+
+
+def test_an_expression_of_a_metric_that_is_none_is_refused_by_its_name() -> None:
+    for made in (Stack().workflow, Stack().task):
+        with pytest.raises(
+            ValueError, match=r"^metric_definitions\['loss'\] must be a regular expression, .* position 6"
+        ):
+            made(metric_definitions={"loss": "loss=([0-9"})
+
+
 def test_an_execution_that_ends_before_a_job_could_begin_is_warned_of() -> None:
     stack = Stack()
     stack.workflow(timeout=cdk.Duration.seconds(6))

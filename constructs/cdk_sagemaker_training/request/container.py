@@ -270,6 +270,7 @@ def _metrics_advice(metric_definitions: Mapping[str, str | Sequence[str]], conte
     """Warn of an expression without a group around the value, which SageMaker takes: the service model has no rule for it."""
     for name, regexes in metric_definitions.items():
         for regex in [regexes] if isinstance(regexes, str) else regexes:
+            _check_regex(f"metric_definitions[{name!r}]", regex)
             if not is_unresolved(regex) and not re.compile(regex).groups:
                 text = (
                     f"metric_definitions[{name!r}] has no group around the value, like 'loss=([0-9.]+)', got {regex!r}"

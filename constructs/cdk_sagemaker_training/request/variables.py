@@ -46,9 +46,24 @@ def environment_advice(variables: Mapping[str, Any], context: JobContext) -> Ite
     """Warn of secrets, by their names or values, and of what has no effect, or not the intended one, on the job's machines."""
     yield from _warned("environment", variables, by_name=True)
     known = {name: value for name, value in variables.items() if isinstance(value, str) and not is_unresolved(value)}
+    yield from _not_expanded(known)
     yield from _set_by_others(known, context)
     yield from _unused_devices(known, context)
     yield from _unused_adapter(known, context)
+
+
+def _not_expanded(variables: Mapping[str, str]) -> Iterator[Advice]:
+    """A value that shall add to the image's own, which no shell expands, such as a PATH in which there is no `train` then.
+
+    aws/sagemaker-python-sdk 1857 has one of an endpoint, which is made of the same images and fails.
+    """
+    for name, value in variables.items():
+        if re.search(rf"\$({re.escape(name)}\b|{{{re.escape(name)}\W)", value):
+            text = (
+                f"environment[{name!r}] replaces the image's own value and is not expanded, so that the job has {value!r} as "
+                f"it is: write the whole value, or set it in the image's Dockerfile, like ENV {name}={value}"
+            )
+            yield from advice("variable-not-expanded", text)
 
 
 def _set_by_others(variables: Mapping[str, str], context: JobContext) -> Iterator[Advice]:
