@@ -53,8 +53,10 @@ class Account:
         self, jobs: Mapping[str, tuple[str, str, str]], refused: str = "", given: Any = None, now: str = "RUNNING"
     ) -> None:
         self.jobs, self.refused, self.stopped, self.calls = jobs, refused, list[str](), list[str]()
-        # The input of each execution, and the status of one that runs once the guard looks again.
-        self.given, self.now, self.looked = json.dumps({} if given is None else given), now, list[str]()
+        # The input of each execution, in one list that of an execution and of its starter; the status of one that runs once the
+        # guard looks again.
+        self.given = given if isinstance(given, tuple) else ({} if given is None else given,)
+        self.now, self.looked = now, list[str]()
 
     def run(self, *starters: str) -> Execution:
         return ended(reconciling_definition(WORDS, [], [OURS], "aws", starters), self._event)
@@ -75,7 +77,8 @@ class Account:
                 return Answered(call.at, {"Tags": others if execution == "none" else [*others, tag]})
             case "describeExecution":
                 status = STATUSES[(arn := given["ExecutionArn"]).rpartition(":")[2]]
-                whole = {} if "IncludedData" in given else {"Input": self.given}
+                whole = {} if "IncludedData" in given else {"Input": json.dumps(self.given[0])}
+                self.given = self.given[1:] or self.given if whole else self.given
                 self.looked += [arn] if whole == {} else []
                 status = self.now if self.looked.count(arn) == 2 else status
                 return Answered(call.at, {"Status": status, **whole}) if status else Failed(call.at, *GONE)
@@ -153,6 +156,18 @@ def test_an_execution_is_stopped_whose_starter_has_ended_and_no_other(
         assert json.loads(ended.cause) == [[f"{arn} ran after the end of {given[STARTED_BY]}"]]
 
 
+@pytest.mark.parametrize(("status", "stops"), [("stopped", True), ("runs", False)])
+def test_a_starter_is_stopped_whose_own_starter_has_ended(status: str, stops: bool) -> None:
+    pipeline, machine = EXECUTION.format("Pipeline", "runs"), EXECUTION.format("Outer", status)
+    given = ({STARTED_BY: pipeline}, {STARTED_BY: machine}, {})
+    account = Account({"stack-train-1": ("Ours-Train", "runs", "InProgress")}, given=given)
+    ended = account.run(*OUR_STARTERS, "*:execution:Outer:*")
+    assert account.stopped == [pipeline] * stops
+    assert ended.status == ("FAILED" if stops else "SUCCEEDED")
+    if stops:
+        assert json.loads(ended.cause) == [[f"{pipeline} ran after the end of {machine}"]]
+
+
 @pytest.mark.parametrize("given", [[1], "text", 5, {STARTED_BY: 5}])
 def test_an_input_that_names_no_starter_stops_nothing(given: Any) -> None:
     account = Account({"stack-train-1": ("Ours-Train", "runs", "InProgress")}, given=given)
@@ -213,6 +228,16 @@ def test_a_guard_may_describe_the_starters_and_stop_the_executions_of_its_stack_
     assert [one.rpartition("}")[2] for one in describing["Resource"][1:]] == [":*", "/*"]
 
 
+def test_a_guard_may_stop_the_executions_of_a_pipeline_that_stops_with_a_machine() -> None:
+    stack = UserStack()
+    pipeline = TrainingPipeline(stack, "Pipeline", steps=[stack.workflow()])
+    pipeline.stop_with(stack.machine_of(pipeline.as_task(stack, "Train")))
+    statements = stack.statements("SageMakerTrainingJobsGuardRole")
+    [stopping] = [one for one in statements if one["Action"] == "states:StopExecution"]
+    assert stopping["Resource"][0] == EXECUTIONS
+    assert ["PipelineStateMachine" in one for one in stopping["Resource"][1:]] == [True]
+
+
 def test_a_workflow_stops_with_a_machine_of_its_own_stack_alone() -> None:
     stack = UserStack()
     other = cdk.Stack(cdk.App.of(stack), "Other", env=cdk.Environment(account=stack.account, region=stack.region))
@@ -222,7 +247,7 @@ def test_a_workflow_stops_with_a_machine_of_its_own_stack_alone() -> None:
     second = stack.workflow("Second")
     for one, path in ((machine, "Other/Machine"), (imported, "Stack/Imported")):
         with pytest.raises(
-            ValueError, match=rf"^machine must be one that the workflow's stack defines, .* got {path}$"
+            ValueError, match=rf"^machine must be one that the stack of Stack/Second defines, .* got {path}$"
         ):
             second.stop_with(one)
 

@@ -163,6 +163,15 @@ def test_an_embedded_workflow_that_stops_with_its_machine_never_outlives_it(faul
     assert (broken(outer), outer.complete) == ({"one-failed-call"}, True)
 
 
+@pytest.mark.parametrize(("faults", "bound"), [(1, SOME), pytest.param(2, 100_000, marks=pytest.mark.soak)])
+def test_neither_a_pipeline_nor_its_workflow_outlives_the_machine_that_it_stops_with(faults: int, bound: int) -> None:
+    stack = UserStack()
+    pipeline = TrainingPipeline(stack, "Pipeline", steps=[stack.workflow()])
+    pipeline.stop_with(stack.machine_of(pipeline.as_task(stack, "Train")))
+    [outer] = [one for name, one in proofs(stack, faults, bound).items() if name.startswith("Machine")]
+    assert broken(outer) == {"one-failed-call"}
+
+
 @pytest.mark.soak
 def test_two_faults_break_no_property_of_a_pipeline() -> None:
     stack = UserStack()

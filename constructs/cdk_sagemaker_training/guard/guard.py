@@ -86,6 +86,7 @@ class Guard(Construct):
         self._executions = [executions_of(stack)]  # patterns of the ARNs of those whose jobs it stops
         self._stopping = of_executions(stack, "sagemaker:DescribeTrainingJob", "sagemaker:StopTrainingJob")
         self._describing = iam.PolicyStatement(actions=["states:DescribeExecution"], resources=[*self._executions])
+        self._cancelling = iam.PolicyStatement(actions=["states:StopExecution"], resources=self._executions[:1])
         self._allow()
         logs = default_logs(self)
         # What is in them is complete only once all workflows are there.
@@ -190,25 +191,29 @@ class Guard(Construct):
             self._stopping.add_condition("StringLike", {f"aws:ResourceTag/{EXECUTION_TAG}": self._executions})
         return self._watching_names(jobs)
 
-    def watching_starter(self, machine: sfn.StateMachine) -> None:
-        """Have none of the workflows' executions outlive one of a machine that started it and waits for it.
+    def watching_starter(self, machine: sfn.StateMachine, started: sfn.IStateMachine) -> None:
+        """Have no execution with a job outlive one of a machine that started it and waits for it.
 
         Step Functions stops it with its starter by best effort ("Run a Job (.sync)"). What started an execution is in its input;
         of a Distributed Map it is a child execution, whose ARN has a slash after the machine's name.
 
         Args:
             machine: The machine, of the same stack.
+            started: The state machine of a workflow, or of a pipeline, whose own starter is its machine then.
         """
         if not self._starters:
-            self._role.add_to_policy(
-                iam.PolicyStatement(actions=["states:StopExecution"], resources=self._executions[:1])
-            )
+            self._role.add_to_policy(self._cancelling)
         for rest in (":*", "/*"):
-            started = self._stack.format_arn(service="states", resource=f"execution:{machine.state_machine_name}{rest}")
-            if started not in self._starters:
-                self._starters[started] = None
-                self._describing.add_resources(started)
-                self._suppressions.add_wildcards([started], OF_THE_STACK)
+            starters = self._executions_of(machine, rest)
+            if starters not in self._starters:
+                self._starters[starters] = None
+                self._describing.add_resources(starters)
+                self._suppressions.add_wildcards([starters], OF_THE_STACK)
+        if isinstance(started, sfn.StateMachine) and self._executions_of(started, ":*") in self._starters:
+            self._cancelling.add_resources(self._executions_of(started, ":*"))
+
+    def _executions_of(self, machine: sfn.StateMachine, rest: str) -> str:
+        return self._stack.format_arn(service="states", resource=f"execution:{machine.state_machine_name}{rest}")
 
     def _watching_names(self, jobs: JobSet) -> Guard:
         """Watch over the training jobs whose names begin with the same words as those of a construct; returns the guard."""

@@ -14,7 +14,7 @@ _AT_ONCE = 10
 # In which the stopper, where the event did arrive, has stopped the job.
 _SECONDS_FOR_THE_STOPPER = 60
 _OF_EXECUTIONS = ("Sfn.SfnException", "Sfn.SdkClientException")
-_STARTER = f"$.Whole.Input.{STARTED_BY}"
+_EXECUTION, _STARTER = "$.Of.Execution", f"$.Whole.Input.{STARTED_BY}"
 # Of an execution that was redriven or can be (service model, ExecutionStatus).
 _GOES_ON = ("RUNNING", "PENDING_REDRIVE")
 # Of a service job that has not ended (service model of Batch, ServiceJobStatus).
@@ -61,8 +61,8 @@ class _Service:
 
 
 @dataclass(frozen=True)
-class _Ends:
-    """How the end of an execution, and of the one that started it, is found.
+class _Executions:
+    """Executions whose jobs are looked at, and the states that look at an execution.
 
     Attributes:
         executions: ARN patterns of the executions whose jobs are looked at.
@@ -92,26 +92,35 @@ class _Ends:
     def of_starter(self, execution: str) -> dict[str, Any]:
         """Return the states that stop an execution whose starter has ended, which Step Functions does by best effort.
 
-        Of an input that is too large for a state's result it is not known what started it.
+        Where the starter goes on, its own starter is looked for. Of an input that is too large for a state's result it is not
+        known what started it.
 
         Args:
             execution: JSONPath of the execution.
         """
+
+        def look_at(path: str) -> dict[str, Any]:
+            parameters = {"Execution.$": path}
+            return {"Type": "Pass", "Parameters": parameters, "ResultPath": "$.Of", "Next": "DescribeWhole"}
+
         too_large = {**catch("Well", "$.Error"), "ErrorEquals": ["States.DataLimitExceeded"]}
-        whole = self._task("describeExecution", {"ExecutionArn.$": execution}, "$.Whole", "HasStarter", too_large)
+        named = {"ExecutionArn.$": _EXECUTION}
+        whole = self._task("describeExecution", named, "$.Whole", "HasStarter", too_large)
         present = {"Variable": _STARTER, "IsPresent": True}
         ours = [{"And": [present, {"Variable": _STARTER, "StringMatches": one}]} for one in self.starters]
         why = {"Error": "StarterHasEnded", "Cause.$": f"States.Format('{{}} has ended, which started it', {_STARTER})"}
-        ran_after = f"States.Format('{{}} ran after the end of {{}}', {execution}, {_STARTER})"
+        ran_after = f"States.Format('{{}} ran after the end of {{}}', {_EXECUTION}, {_STARTER})"
         return {
+            "LookAtIt": look_at(execution),
             "DescribeWhole": {**whole, "ResultSelector": {"Input.$": "States.StringToJson($.Input)"}},
             "HasStarter": {"Type": "Choice", "Choices": [{"Or": ours, "Next": "DescribeStarter"}], "Default": "Well"},
             **self.described("DescribeStarter", _STARTER, "HasStarterEnded", "WaitForCancelling"),
-            "HasStarterEnded": _goes_on("Well", "WaitForCancelling"),
+            "HasStarterEnded": _goes_on("LookAtStarter", "WaitForCancelling"),
+            "LookAtStarter": look_at(_STARTER),
             "WaitForCancelling": {"Type": "Wait", "Seconds": _SECONDS_FOR_THE_STOPPER, "Next": "DescribeAgain"},
-            **self.described("DescribeAgain", execution, "Outlives", "Well"),
+            **self.described("DescribeAgain", _EXECUTION, "Outlives", "Well"),
             "Outlives": _goes_on("StopExecution", "Well"),
-            "StopExecution": self._task("stopExecution", {"ExecutionArn.$": execution, **why}, "$.Answer", "Outlived"),
+            "StopExecution": self._task("stopExecution", {**named, **why}, "$.Answer", "Outlived"),
             "Outlived": {"Type": "Pass", "Parameters": {"Stopped.$": ran_after}, "End": True},
         }
 
@@ -150,13 +159,13 @@ def reconciling_definition(
         partition: Partition of ARNs.
         starters: ARN patterns of the executions that start these and wait for them, so that none outlives its starter.
     """
-    ends = _Ends(list(executions), list(starters), partition)
+    of = _Executions(list(executions), list(starters), partition)
     items = [{"Word": word} for word in words]
     waiting = [{"Queue": queue, "Status": status} for queue in queues for status in _UNFINISHED]
-    states = _of_item(_training_jobs(partition), ends)
+    states = _of_item(_training_jobs(partition), of)
     first = "List"
     if waiting:
-        states |= _of_item(_service_jobs(partition), ends)
+        states |= _of_item(_service_jobs(partition), of)
         first = "IsQueue"
         is_queue = [{"Variable": "$.Queue", "IsPresent": True, "Next": "ListQueued"}]
         states[first] = {"Type": "Choice", "Choices": is_queue, "Default": "List"}
@@ -264,9 +273,9 @@ def _service_jobs(partition: str) -> _Service:
     )
 
 
-def _of_item(service: _Service, ends: _Ends) -> dict[str, Any]:
+def _of_item(service: _Service, of: _Executions) -> dict[str, Any]:
     """The states that look at the jobs of an item, page by page, until a job was stopped."""
-    suffix, partition = service.suffix, ends.partition
+    suffix, partition = service.suffix, of.partition
     not_looked = {"Catch": [catch(f"NotLooked{suffix}", "$.Error")]}
 
     def listed(more: Mapping[str, str]) -> dict[str, Any]:
@@ -284,7 +293,7 @@ def _of_item(service: _Service, ends: _Ends) -> dict[str, Any]:
             "ItemsPath": f"$.Page.{service.jobs}",
             "ItemSelector": {"Job.$": "$$.Map.Item.Value", **service.selected},
             "MaxConcurrency": _AT_ONCE,
-            "ItemProcessor": {"StartAt": next(iter(service.tagged)), "States": _of_job(service, ends)},
+            "ItemProcessor": {"StartAt": next(iter(service.tagged)), "States": _of_job(service, of)},
             "ResultPath": "$.Looked",
             **not_looked,
             "Next": f"Stopped{suffix}",
@@ -317,9 +326,9 @@ def _of_item(service: _Service, ends: _Ends) -> dict[str, Any]:
     }
 
 
-def _of_job(service: _Service, ends: _Ends) -> dict[str, Any]:
+def _of_job(service: _Service, of: _Executions) -> dict[str, Any]:
     """The states that stop a job whose execution has ended, or its execution where what started that has."""
-    execution, errors, partition = service.execution, service.errors, ends.partition
+    execution, errors, partition = service.execution, service.errors, of.partition
     stop, why = service.stop
     now = sdk_task(partition, service.describe, service.id, "$.Now", retry(5, *errors), "IsLeft")
     return {
@@ -333,13 +342,13 @@ def _of_job(service: _Service, ends: _Ends) -> dict[str, Any]:
             "Type": "Choice",
             "Choices": [
                 {"Variable": execution, "StringMatches": pattern, "Next": "DescribeExecution"}
-                for pattern in ends.executions
+                for pattern in of.executions
             ],
             "Default": "Well",
         },
-        **ends.described("DescribeExecution", execution, "HasEnded", "WaitForStopper"),
-        "HasEnded": _goes_on("DescribeWhole" if ends.starters else "Well", "WaitForStopper"),
-        **(ends.of_starter(execution) if ends.starters else {}),
+        **of.described("DescribeExecution", execution, "HasEnded", "WaitForStopper"),
+        "HasEnded": _goes_on("LookAtIt" if of.starters else "Well", "WaitForStopper"),
+        **(of.of_starter(execution) if of.starters else {}),
         "WaitForStopper": {"Type": "Wait", "Seconds": _SECONDS_FOR_THE_STOPPER, "Next": "DescribeJob"},
         "DescribeJob": {**now, "ResultSelector": {"Status.$": service.status}},
         "IsLeft": {"Type": "Choice", **service.left},

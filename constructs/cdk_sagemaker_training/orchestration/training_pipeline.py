@@ -17,6 +17,7 @@ from cdk_sagemaker_training.core.errors import must
 from cdk_sagemaker_training.core.nag import Suppressions
 from cdk_sagemaker_training.features.notify import Notices
 from cdk_sagemaker_training.guard.deletion import stop_executions_on_deletion
+from cdk_sagemaker_training.guard.starters import stop_with
 from cdk_sagemaker_training.lifecycle.state_machine_base import StateMachineBase
 from cdk_sagemaker_training.lifecycle.state_machines import default_logs
 from cdk_sagemaker_training.orchestration.approval import Approval
@@ -129,13 +130,26 @@ class TrainingPipeline(StateMachineBase, Construct):
         stop_executions_on_deletion(self, self.state_machine, self._workflows)
         for workflow in self._workflows:
             if workflow.stack is Stack.of(self):
-                workflow.guard.watching_starter(self.state_machine)
+                workflow.guard.watching_starter(self.state_machine, workflow.state_machine)
         if notify:
             Notices(self, "Notices", state_machine=self.state_machine, topics=notify)
         suppressions = Suppressions(self)
         suppressions.add(_REASONS)
         for resource, reason in self._resources.items():
             suppressions.add_wildcards([resource], reason)
+
+    def stop_with(self, machine: sfn.StateMachine) -> None:
+        """Stop executions, and those of the workflows, with those of a machine that starts them by ``as_task``.
+
+        As of ``TrainingWorkflow``; of the pipeline's stack are the machine and the workflows.
+
+        Args:
+            machine: The state machine that has the state.
+
+        Raises:
+            ValueError: It is of another stack, or imported.
+        """
+        stop_with(machine, self, self.state_machine)
 
     @property
     @jsii.member(jsii_name="grantPrincipal")

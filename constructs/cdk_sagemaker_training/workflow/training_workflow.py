@@ -6,12 +6,11 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Unpack
 
 import jsii
-from aws_cdk import Duration, Resource, Stack
+from aws_cdk import Duration, Resource
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_stepfunctions as sfn
 from constructs import Construct
 
-from cdk_sagemaker_training.core.errors import must
 from cdk_sagemaker_training.core.job_names import machine_name
 from cdk_sagemaker_training.features.alternatives import Alternative, Alternatives
 from cdk_sagemaker_training.features.budget import Budget
@@ -22,12 +21,9 @@ from cdk_sagemaker_training.features.notify import Notify
 from cdk_sagemaker_training.features.retries import RetriedFailures, Retries, Retry
 from cdk_sagemaker_training.features.stop_when import StopRule, StopWhen
 from cdk_sagemaker_training.features.waiting import WaitingLongerThan
-from cdk_sagemaker_training.guard.deletion import (
-    check_updates,
-    stop_executions_on_deletion,
-    stop_jobs_on_deletion,
-)
+from cdk_sagemaker_training.guard.deletion import check_updates, stop_jobs_on_deletion
 from cdk_sagemaker_training.guard.guard import Guard
+from cdk_sagemaker_training.guard.starters import stop_with
 from cdk_sagemaker_training.guard.updates import BreakingUpdates
 from cdk_sagemaker_training.jobs.kinds import TrainingJob
 from cdk_sagemaker_training.lifecycle.causes import Cause
@@ -320,17 +316,7 @@ class TrainingWorkflow(WorkflowMetrics, Resource):
         Raises:
             ValueError: It is of another stack, or imported.
         """
-        if not isinstance(machine, sfn.StateMachine) or Stack.of(machine) is not self.stack:
-            raise must(
-                "machine",
-                "be one that the workflow's stack defines, whose guard looks at both",
-                "sfn.StateMachine(stack, 'Machine', definition_body=sfn.DefinitionBody.from_chainable(train))",
-                machine.node.path,
-            )
-        id = f"StopWith{machine.node.addr}"
-        if self.node.try_find_child(id) is None:
-            stop_executions_on_deletion(Construct(self, id), machine, [self])
-            self.guard.watching_starter(machine)
+        stop_with(machine, self, self.state_machine)
 
     def metric_stopper_failed(self, **options: Any) -> cloudwatch.Metric:
         """How often a job whose execution had ended could not be stopped for an hour; ``alarms`` has an alarm of it.

@@ -241,6 +241,13 @@ class Environment:
         of = [run for run in world.runs if run.running and self.app.names[run.machine] == machine]
         return any(f"{label}:{id}" in _items(run.execution.top) for run in of)
 
+    def _belongs(self, world: World, run: Run) -> bool:
+        """Whether what started an execution and waits for it goes on, and what started that, and so on."""
+        if not run.starter:
+            return True
+        of = next((one for one in world.runs if self.arn(one.machine, one.id) == run.starter), None)
+        return self._goes_on(world, run.starter) and (of is None or self._belongs(world, of))
+
     @property
     def updates(self) -> bool:
         """Whether the stack is updated meanwhile."""
@@ -309,7 +316,7 @@ class Environment:
             cut = [one for one in world.runs if one.running and one.id not in going]
             if stopped or cut:
                 runs = {one.id: one for one in world.runs if one.running}
-                own = {id for id, one in runs.items() if not one.starter or self._goes_on(world, one.starter)}
+                own = {id for id, one in runs.items() if self._belongs(world, one)}
                 well = any(job.owner in own for job in stopped) or any(one.id in own for one in cut)
                 names = ", ".join([*(one.id for one in cut), *(_short(job.name) for job in stopped)])
                 after = replace(after, stopped_well=world.stopped_well or well)
