@@ -96,8 +96,8 @@ def first_model(installer: str, wheels: list[str], folder: Path, caches: Path) -
 
 def from_a_clone(installer: str, folder: Path, caches: Path, *, test: bool) -> dict[str, float]:
     """Seconds of ``make demo``, of the second one, and of ``make test`` in a clone of its own with the caches of these."""
-    _, settings = uv.command(Path(sys.executable))
-    environment = surroundings(settings, folder, caches)
+    # make finds the settings of pip itself; those for uv would be those of the tests' own indexes, too.
+    environment = surroundings(dict(os.environ), folder, caches)
     by = ["PIP=1"] if installer == "pip" else []
     for name in ("clone", "other"):
         subprocess.run(["git", "clone", "--quiet", str(ROOT), str(folder / name)], check=True)

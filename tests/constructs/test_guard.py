@@ -53,9 +53,8 @@ class Account:
         self, jobs: Mapping[str, tuple[str, str, str]], refused: str = "", given: Any = None, now: str = "RUNNING"
     ) -> None:
         self.jobs, self.refused, self.stopped, self.calls = jobs, refused, list[str](), list[str]()
-        # The input of each execution, in one list that of an execution and of its starter; the status of one that runs once the
-        # guard looks again.
-        self.given = given if isinstance(given, tuple) else ({} if given is None else given,)
+        # The inputs of an execution, of its starter and so on; the status of one that runs once the guard looks again.
+        self.given = given if isinstance(given, tuple) else ({} if given is None else given, {})
         self.now, self.looked = now, list[str]()
 
     def run(self, *starters: str) -> Execution:
@@ -166,6 +165,12 @@ def test_a_starter_is_stopped_whose_own_starter_has_ended(status: str, stops: bo
     assert ended.status == ("FAILED" if stops else "SUCCEEDED")
     if stops:
         assert json.loads(ended.cause) == [[f"{pipeline} ran after the end of {machine}"]]
+
+
+def test_an_input_that_names_its_own_execution_holds_nothing_up() -> None:
+    own = {STARTED_BY: EXECUTION.format("Pipeline", "runs")}
+    account = Account({"stack-train-1": ("Ours-Train", "runs", "InProgress")}, given=(own,))
+    assert (account.run(*OUR_STARTERS).status, account.stopped) == ("SUCCEEDED", [])
 
 
 @pytest.mark.parametrize("given", [[1], "text", 5, {STARTED_BY: 5}])

@@ -331,7 +331,9 @@ def test_the_workflow_is_a_state_of_another_machine_that_waits_for_it() -> None:
     assert state["ResultPath"] == "$.trained"
 
 
-STARTER = r"States.StringToJson(States.Format('\\{\"AWS_STEP_FUNCTIONS_STARTED_BY_EXECUTION_ID\":\"{}\"\\}', $$.Execution.Id))"
+STARTER = (
+    r"""States.StringToJson(States.Format('\{"AWS_STEP_FUNCTIONS_STARTED_BY_EXECUTION_ID":"{}"\}', $$.Execution.Id))"""
+)
 
 
 @pytest.mark.parametrize(

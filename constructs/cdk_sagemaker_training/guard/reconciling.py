@@ -15,6 +15,7 @@ _AT_ONCE = 10
 _SECONDS_FOR_THE_STOPPER = 60
 _OF_EXECUTIONS = ("Sfn.SfnException", "Sfn.SdkClientException")
 _EXECUTION, _STARTER = "$.Of.Execution", f"$.Whole.Input.{STARTED_BY}"
+_MOST_STARTERS = 5  # of which one started the other
 # Of an execution that was redriven or can be (service model, ExecutionStatus).
 _GOES_ON = ("RUNNING", "PENDING_REDRIVE")
 # Of a service job that has not ended (service model of Batch, ServiceJobStatus).
@@ -99,24 +100,26 @@ class _Executions:
             execution: JSONPath of the execution.
         """
 
-        def look_at(path: str) -> dict[str, Any]:
-            parameters = {"Execution.$": path}
+        def look_at(path: str, starters: Mapping[str, Any]) -> dict[str, Any]:
+            parameters = {"Execution.$": path, **starters}
             return {"Type": "Pass", "Parameters": parameters, "ResultPath": "$.Of", "Next": "DescribeWhole"}
 
         too_large = {**catch("Well", "$.Error"), "ErrorEquals": ["States.DataLimitExceeded"]}
         named = {"ExecutionArn.$": _EXECUTION}
         whole = self._task("describeExecution", named, "$.Whole", "HasStarter", too_large)
+        # An input that names its own execution is no loop.
+        few = {"Variable": "$.Of.Starters", "NumericLessThan": _MOST_STARTERS}
         present = {"Variable": _STARTER, "IsPresent": True}
-        ours = [{"And": [present, {"Variable": _STARTER, "StringMatches": one}]} for one in self.starters]
+        ours = [{"And": [few, present, {"Variable": _STARTER, "StringMatches": pattern}]} for pattern in self.starters]
         why = {"Error": "StarterHasEnded", "Cause.$": f"States.Format('{{}} has ended, which started it', {_STARTER})"}
         ran_after = f"States.Format('{{}} ran after the end of {{}}', {_EXECUTION}, {_STARTER})"
         return {
-            "LookAtIt": look_at(execution),
+            "LookAtIt": look_at(execution, {"Starters": 0}),
             "DescribeWhole": {**whole, "ResultSelector": {"Input.$": "States.StringToJson($.Input)"}},
             "HasStarter": {"Type": "Choice", "Choices": [{"Or": ours, "Next": "DescribeStarter"}], "Default": "Well"},
             **self.described("DescribeStarter", _STARTER, "HasStarterEnded", "WaitForCancelling"),
             "HasStarterEnded": _goes_on("LookAtStarter", "WaitForCancelling"),
-            "LookAtStarter": look_at(_STARTER),
+            "LookAtStarter": look_at(_STARTER, {"Starters.$": "States.MathAdd($.Of.Starters, 1)"}),
             "WaitForCancelling": {"Type": "Wait", "Seconds": _SECONDS_FOR_THE_STOPPER, "Next": "DescribeAgain"},
             **self.described("DescribeAgain", _EXECUTION, "Outlives", "Well"),
             "Outlives": _goes_on("StopExecution", "Well"),

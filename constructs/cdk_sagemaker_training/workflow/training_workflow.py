@@ -307,9 +307,9 @@ class TrainingWorkflow(WorkflowMetrics, Resource):
     def stop_with(self, machine: sfn.StateMachine) -> None:
         """Stop executions with those of a machine that starts them by ``as_task``, always: Step Functions does by best effort.
 
-        The stack's guard looks every 15 minutes, and its alarm tells that it stopped one. It stops what the machine started without
-        waiting too, where the input names its execution (CDK's ``associate_with_parent``). When the stack is deleted, the machine's
-        executions are stopped before the workflow's, so that none starts another.
+        The stack's guard looks every 15 minutes, and its alarm tells that it stopped one. It stops what the machine started
+        without waiting too, where the input names its execution (CDK's ``associate_with_parent``). When the stack is deleted, the
+        machine's executions are stopped before the workflow's, so that none starts another.
 
         Args:
             machine: The state machine that has the state, of the workflow's stack.
