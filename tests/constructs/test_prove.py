@@ -163,7 +163,8 @@ def test_an_embedded_workflow_that_stops_with_its_machine_never_outlives_it(faul
     assert (broken(outer), outer.complete) == ({"one-failed-call"}, True)
 
 
-@pytest.mark.parametrize(("faults", "bound"), [(1, SOME), pytest.param(2, 100_000, marks=pytest.mark.soak)])
+@pytest.mark.soak
+@pytest.mark.parametrize(("faults", "bound"), [(1, SOME), (2, 100_000)])
 def test_neither_a_pipeline_nor_its_workflow_outlives_the_machine_that_it_stops_with(faults: int, bound: int) -> None:
     stack = UserStack()
     pipeline = TrainingPipeline(stack, "Pipeline", steps=[stack.workflow()])
