@@ -252,6 +252,15 @@ def machines(running: Running) -> Machines:
     return Machines(running, "drawn")
 
 
+def test_a_text_that_comes_by_a_path_has_no_escapes(machines: Machines) -> None:
+    kept = {"Type": "Pass", "Parameters": {"it.$": r"States.Array('\{\} it\'s')", "n": 3}, "Next": "Formatted"}
+    formatted = {"Type": "Pass", "Parameters": {"it.$": "States.Format($.it[0], $.n)"}, "End": True}
+    states = {"Kept": kept, "Formatted": formatted}
+    described = machines.ended(machines.start(states, GIVEN, StartAt="Kept"))
+    assert json.loads(described["output"]) == {"it": "3 it's"}
+    assert evaluated({"StartAt": "Kept", "States": states}).top.data == {"it": "3 it's"}
+
+
 @pytest.mark.soak  # twenty with Distributed Maps run with each change
 def test_forty_drawn_machines_end_as_in_the_account(machines: Machines) -> None:
     compare(machines, range(40))

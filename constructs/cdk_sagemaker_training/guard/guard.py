@@ -197,10 +197,14 @@ class Guard(Construct):
         Step Functions stops it with its starter by best effort ("Run a Job (.sync)"). What started an execution is in its input;
         of a Distributed Map it is a child execution, whose ARN has a slash after the machine's name.
 
+        A machine of another stack, which refers to the workflow, is left out: the stacks would refer to each other.
+
         Args:
-            machine: The machine, of the same stack.
+            machine: The machine.
             started: The state machine of a workflow, or of a pipeline, whose own starter is its machine then.
         """
+        if Stack.of(machine) is not self._stack:
+            return
         if not self._starters:
             self._role.add_to_policy(self._cancelling)
         for rest in (":*", "/*"):

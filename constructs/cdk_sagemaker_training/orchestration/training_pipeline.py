@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import jsii
-from aws_cdk import Duration, Stack
+from aws_cdk import Duration
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_stepfunctions as sfn
 from constructs import Construct
@@ -129,8 +129,7 @@ class TrainingPipeline(StateMachineBase, Construct):
         )
         stop_executions_on_deletion(self, self.state_machine, self._workflows)
         for workflow in self._workflows:
-            if workflow.stack is Stack.of(self):
-                workflow.guard.watching_starter(self.state_machine, workflow.state_machine)
+            workflow.guard.watching_starter(self.state_machine, workflow.state_machine)
         if notify:
             Notices(self, "Notices", state_machine=self.state_machine, topics=notify)
         suppressions = Suppressions(self)

@@ -47,7 +47,6 @@ _OTHERS: Mapping[str, Any] = {
 }
 _NOW = "2026-01-01T00:00:00Z"
 _READS = ("listObjectsV2", "describeExecution", "listTrainingJobs", "listTags")
-_EXECUTIONS = ("stopExecution",)
 _SAGEMAKER = ("createTrainingJob", "describeTrainingJob", "stopTrainingJob")
 _BATCH = ("submitServiceJob", "describeServiceJob", "listServiceJobs", "terminateServiceJob")
 _CREATES = ("createTrainingJob", "submitServiceJob")
@@ -186,7 +185,7 @@ class Environment:
 
     def _check(self, machine: str, name: str, state: Mapping[str, Any]) -> None:
         api, request = _api(state["Resource"]), request_of(state)
-        known = api in _OTHERS or api.rpartition(":")[2] in (*_SAGEMAKER, *_BATCH, *_READS, *_EXECUTIONS)
+        known = api in _OTHERS or api.rpartition(":")[2] in (*_SAGEMAKER, *_BATCH, *_READS, "stopExecution")
         known = known or (api == "lambda:invoke" and functions.is_known(request.get("Payload", {})))
         if api.endswith(":startExecution"):
             target = machine_of(request.get("StateMachineArn"))

@@ -165,12 +165,13 @@ def _expression(text: str, at: int, scope: Scope) -> tuple[Any, int]:
     if token is None:
         raise UnsupportedError(f"{text!r} must be a path or an intrinsic function, like 'States.Format(...)'")
     if token["text"]:
-        return _Literal(token["text"][1:-1]), token.end()
+        return "{}".join(_around_places(token["text"])), token.end()
     if token["path"]:
         return scope.found(token["path"]), token.end()
     if token["word"]:
         return json.loads(token["word"]), token.end()
     name, arguments, at = token["call"], [], token.end()
+    first = _TOKEN.match(text, at)
     while not text[at:].lstrip().startswith(")"):
         value, at = _expression(text, at, scope)
         arguments.append(value)
@@ -181,28 +182,27 @@ def _expression(text: str, at: int, scope: Scope) -> tuple[Any, int]:
             raise UnsupportedError(f"{text!r} must be an intrinsic function with its brackets closed")
     if name not in FUNCTIONS:
         raise UnsupportedError(f"the intrinsic function {name} is not known, in {text!r}")
+    if name == "States.Format" and arguments:
+        # Of a text as it is written: one that comes by a path has no escapes.
+        arguments[0] = _around_places(first["text"]) if first and first["text"] else str(arguments[0]).split("{}")
     try:
         return FUNCTIONS[name](*arguments), text.index(")", at) + 1
     except (TypeError, ValueError, IndexError, KeyError) as error:
         raise StateError("States.IntrinsicFailure", f"{name}: {error}") from None
 
 
-class _Literal(str):
-    """Text in an intrinsic function, with what is around each `{}` of it of which neither brace is escaped."""
-
-    parts: list[str]
-
-    def __new__(cls, escaped: str) -> _Literal:
-        parts = [re.sub(r"\\(.)", r"\1", part) for part in re.split(r"(?<!\\)((?:\\\\)*)\{\}", escaped)]
-        # Each other one is what precedes the place: backslashes that are escaped themselves.
-        joined = [text + before for text, before in zip(parts[::2], [*parts[1::2], ""], strict=True)]
-        literal = super().__new__(cls, "{}".join(joined))
-        literal.parts = joined
-        return literal
+def _around_places(quoted: str) -> list[str]:
+    """What is around each `{}` of a text in quotes of which neither brace is escaped."""
+    parts = [""]
+    for piece in re.findall(r"\\.|\{\}|.", quoted[1:-1], re.DOTALL):
+        if piece == "{}":
+            parts.append("")
+        else:
+            parts[-1] += piece[-1]
+    return parts
 
 
-def _format(template: str, *values: Any) -> str:
-    parts = template.parts if isinstance(template, _Literal) else template.split("{}")
+def _format(parts: list[str], *values: Any) -> str:
     if len(parts) != len(values) + 1:
         raise ValueError("as many arguments as places are needed")
     return "".join(part + text for part, text in zip(parts, [*map(_in_java, values), ""], strict=True))

@@ -23,6 +23,7 @@ from moto.stepfunctions.parser.asl.component.common.string.string_expression imp
     StringJsonPath,
 )
 from moto.stepfunctions.parser.asl.component.eval_component import EvalComponent
+from moto.stepfunctions.parser.asl.component.intrinsic.argument.argument import ArgumentLiteral
 from moto.stepfunctions.parser.asl.component.intrinsic.function.statesfunction.generic.string_format import StringFormat
 from moto.stepfunctions.parser.asl.component.program.program import Program
 from moto.stepfunctions.parser.asl.component.state.exec.state_map.label import Label
@@ -80,11 +81,11 @@ def install() -> None:
     patch(retrier_decl.RetrierDecl, "_eval_body", _knowing_environment(evaluate_retrier), "self, env")
     patch(ErrorEqualsDecl, "_eval_body", _error_equals, "self, env")
     patch(json_path, "_contains_slice_or_wildcard_array", _finds_a_list, "path")
-    patch(intrinsic.Preprocessor, "_text_of_str", staticmethod(_Literal.of), "parse_tree")
+    patch(intrinsic.Preprocessor, "visitFunc_arg_string", _visit_text, "self, ctx")
     patch(StringFormat, "_eval_body", _format, "self, env")
 
 
-class _Literal(str):
+class _Literal(ArgumentLiteral):
     r"""Text in an intrinsic function, of which `\'`, `\{`, `\}` and `\\` are the characters themselves: moto keeps the backslash.
 
     "Intrinsic functions", Reserved characters; localstack/localstack 13425.
@@ -93,27 +94,26 @@ class _Literal(str):
         parts: What is around each `{}`, of which neither brace was escaped.
     """
 
-    parts: list[str]
-
-    @staticmethod
-    def of(parse_tree: Any) -> _Literal:
-        """Read a literal with its quotes."""
-        parts, pieces = [""], re.findall(r"\\.|\{\}|.", parse_tree.getText()[1:-1], re.DOTALL)
-        for piece in pieces:
+    def __init__(self, escaped: str) -> None:
+        self.parts = [""]
+        for piece in re.findall(r"\\.|\{\}|.", escaped, re.DOTALL):
             if piece == "{}":
-                parts.append("")
+                self.parts.append("")
             else:
-                parts[-1] += piece[-1]
-        literal = _Literal("{}".join(parts))
-        literal.parts = parts
-        return literal
+                self.parts[-1] += piece[-1]
+        super().__init__(definition_value="{}".join(self.parts))
+
+
+def _visit_text(self: intrinsic.Preprocessor, ctx: Any) -> _Literal:
+    return _Literal(ctx.STRING().getText()[1:-1])
 
 
 def _format(self: StringFormat, env: Environment) -> None:
     """Replaces each `{}`: moto's takes other braces for Python's fields, and more values than places."""
     self.argument_list.eval(env=env)
     template, *values = env.stack.pop()
-    parts = template.parts if isinstance(template, _Literal) else template.split("{}")
+    literal = self.argument_list.arguments[0]
+    parts = literal.parts if isinstance(literal, _Literal) else template.split("{}")
     if len(parts) != len(values) + 1:
         raise ValueError(f"States.Format must have as many values as {{}}, {len(parts) - 1}, got {len(values)}")
     texts = [*map(StringFormat._to_str_repr, values), ""]
