@@ -252,13 +252,15 @@ def machines(running: Running) -> Machines:
     return Machines(running, "drawn")
 
 
-def test_a_text_that_comes_by_a_path_has_no_escapes(machines: Machines) -> None:
+def test_escaped_braces_are_no_place_and_a_text_that_comes_by_a_path_has_no_escapes(machines: Machines) -> None:
     kept = {"Type": "Pass", "Parameters": {"it.$": r"States.Array('\{\} it\'s')", "n": 3}, "Next": "Formatted"}
-    formatted = {"Type": "Pass", "Parameters": {"it.$": "States.Format($.it[0], $.n)"}, "End": True}
+    texts = {"by_path.$": "States.Format($.it[0], $.n)", "escaped.$": r"States.Format('\{\} {}', $.n)"}
+    formatted = {"Type": "Pass", "Parameters": texts, "End": True}
     states = {"Kept": kept, "Formatted": formatted}
     described = machines.ended(machines.start(states, GIVEN, StartAt="Kept"))
-    assert json.loads(described["output"]) == {"it": "3 it's"}
-    assert evaluated({"StartAt": "Kept", "States": states}).top.data == {"it": "3 it's"}
+    expected = {"by_path": "3 it's", "escaped": "{} 3"}
+    assert json.loads(described["output"]) == expected
+    assert evaluated({"StartAt": "Kept", "States": states}).top.data == expected
 
 
 @pytest.mark.soak  # twenty with Distributed Maps run with each change
