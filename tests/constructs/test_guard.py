@@ -56,12 +56,12 @@ class Account:
         self, jobs: Mapping[str, tuple[str, str, str]], refused: str = "", given: Any = None, now: str = "RUNNING"
     ) -> None:
         self.jobs, self.refused, self.stopped, self.calls = jobs, refused, list[str](), list[str]()
-        # The inputs of an execution, of its starter and so on; the status of one that runs once the guard looks again.
+        # The inputs of an execution, of its parent and so on; the status of one that runs once the guard looks again.
         self.given = given if isinstance(given, tuple) else ({} if given is None else given, {})
         self.now, self.looked = now, list[str]()
 
-    def run(self, *starters: str) -> Execution:
-        return ended(reconciling_definition(WORDS, [], [OURS], "aws", starters), self._event)
+    def run(self, *parents: str) -> Execution:
+        return ended(reconciling_definition(WORDS, [], [OURS], "aws", parents), self._event)
 
     def _event(self, call: Call) -> Event:
         operation, given = call.resource.rpartition(":")[2], call.parameters
@@ -128,11 +128,11 @@ def test_a_job_is_stopped_whose_execution_has_ended_and_no_other(
         assert (ended.error, json.loads(ended.cause)) == ("TrainingJobGuard", [told])
 
 
-OUR_STARTERS = ("*:execution:Pipeline:*", "*:execution:Pipeline/*")
+OUR_PARENTS = ("*:execution:Pipeline:*", "*:execution:Pipeline/*")
 
 
 @pytest.mark.parametrize(
-    ("starter", "execution", "now", "stops"),
+    ("parent", "execution", "now", "stops"),
     [
         (("Pipeline", "stopped"), "runs", "RUNNING", True),
         (("Pipeline", "late"), "runs", "RUNNING", True),
@@ -145,12 +145,12 @@ OUR_STARTERS = ("*:execution:Pipeline:*", "*:execution:Pipeline/*")
         (None, "runs", "RUNNING", False),
     ],
 )
-def test_an_execution_is_stopped_whose_starter_has_ended_and_no_other(
-    starter: tuple[str, str] | None, execution: str, now: str, stops: bool
+def test_an_execution_is_stopped_whose_parent_has_ended_and_no_other(
+    parent: tuple[str, str] | None, execution: str, now: str, stops: bool
 ) -> None:
-    given = {} if starter is None else {STARTED_BY: EXECUTION.format(*starter), "rate": 0.1}
+    given = {} if parent is None else {STARTED_BY: EXECUTION.format(*parent), "rate": 0.1}
     account = Account({"stack-train-1": ("Ours-Train", execution, "InProgress")}, given=given, now=now)
-    ended = account.run(*OUR_STARTERS)
+    ended = account.run(*OUR_PARENTS)
     arn = EXECUTION.format("Ours-Train", execution)
     assert account.stopped == [arn] * stops
     assert ended.status == ("FAILED" if stops else "SUCCEEDED")
@@ -159,11 +159,11 @@ def test_an_execution_is_stopped_whose_starter_has_ended_and_no_other(
 
 
 @pytest.mark.parametrize(("status", "stops"), [("stopped", True), ("runs", False)])
-def test_a_starter_is_stopped_whose_own_starter_has_ended(status: str, stops: bool) -> None:
+def test_a_parent_is_stopped_whose_own_parent_has_ended(status: str, stops: bool) -> None:
     pipeline, machine = EXECUTION.format("Pipeline", "runs"), EXECUTION.format("Outer", status)
     given = ({STARTED_BY: pipeline}, {STARTED_BY: machine}, {})
     account = Account({"stack-train-1": ("Ours-Train", "runs", "InProgress")}, given=given)
-    ended = account.run(*OUR_STARTERS, "*:execution:Outer:*")
+    ended = account.run(*OUR_PARENTS, "*:execution:Outer:*")
     assert account.stopped == [pipeline] * stops
     assert ended.status == ("FAILED" if stops else "SUCCEEDED")
     if stops:
@@ -173,13 +173,13 @@ def test_a_starter_is_stopped_whose_own_starter_has_ended(status: str, stops: bo
 def test_an_input_that_names_its_own_execution_holds_nothing_up() -> None:
     own = {STARTED_BY: EXECUTION.format("Pipeline", "runs")}
     account = Account({"stack-train-1": ("Ours-Train", "runs", "InProgress")}, given=(own,))
-    assert (account.run(*OUR_STARTERS).status, account.stopped) == ("SUCCEEDED", [])
+    assert (account.run(*OUR_PARENTS).status, account.stopped) == ("SUCCEEDED", [])
 
 
 @pytest.mark.parametrize("given", [[1], "text", 5, {STARTED_BY: 5}])
-def test_an_input_that_names_no_starter_stops_nothing(given: Any) -> None:
+def test_an_input_that_names_no_parent_stops_nothing(given: Any) -> None:
     account = Account({"stack-train-1": ("Ours-Train", "runs", "InProgress")}, given=given)
-    assert (account.run(*OUR_STARTERS).status, account.stopped) == ("SUCCEEDED", [])
+    assert (account.run(*OUR_PARENTS).status, account.stopped) == ("SUCCEEDED", [])
 
 
 @cache
@@ -189,14 +189,14 @@ def in_a_pipeline() -> dict[str, Any]:
     return stack.template()
 
 
-def of_starter(change: Callable[[dict[str, Any]], None]) -> Change:
+def of_parent(change: Callable[[dict[str, Any]], None]) -> Change:
     def changed(found: dict[str, Any]) -> None:
         change(found["OfEach"]["ItemProcessor"]["States"]["OfEachJob"]["ItemProcessor"]["States"])
 
     return states(f"{GUARD}Reconciler", changed)
 
 
-def without_starter(found: dict[str, Any]) -> None:
+def without_parent(found: dict[str, Any]) -> None:
     found["Training"]["Parameters"]["Input.$"] = "$"
 
 
@@ -210,15 +210,15 @@ NEVER = {"Variable": "$.None", "IsPresent": True, "Next": "Well"}
 @pytest.mark.parametrize(
     ("change", "property"),
     [
-        (of_starter(sets("HasStarterEnded", Choices=[NEVER])), "stopped-well"),
-        (of_starter(sets("HasStarterEnded", Default="Well")), "outlives"),
-        (of_starter(sets("Outlives", Choices=[NEVER])), "outlives"),
-        (of_starter(sets("HasEnded", Choices=[goes_on("Well")])), "outlives"),
-        (states("PipelineStateMachine", without_starter), "outlives"),
+        (of_parent(sets("HasParentEnded", Choices=[NEVER])), "stopped-well"),
+        (of_parent(sets("HasParentEnded", Default="Well")), "outlives"),
+        (of_parent(sets("Outlives", Choices=[NEVER])), "outlives"),
+        (of_parent(sets("HasEnded", Choices=[goes_on("Well")])), "outlives"),
+        (states("PipelineStateMachine", without_parent), "outlives"),
     ],
-    ids=["takes each starter for ended", "takes none for ended", "stops nothing", "does not ask", "is not told"],
+    ids=["takes each parent for ended", "takes none for ended", "stops nothing", "does not ask", "is not told"],
 )  # fmt: skip
-def test_a_mutant_of_what_stops_an_execution_that_outlives_its_starter_breaks_a_property(
+def test_a_mutant_of_what_stops_an_execution_that_outlives_its_parent_breaks_a_property(
     change: Change, property: str
 ) -> None:
     template = deepcopy(in_a_pipeline())
@@ -229,7 +229,7 @@ def test_a_mutant_of_what_stops_an_execution_that_outlives_its_starter_breaks_a_
     assert property in {one.property for one in proof.violations}
 
 
-def test_a_guard_may_describe_the_starters_and_stop_the_executions_of_its_stack_alone() -> None:
+def test_a_guard_may_describe_the_parents_and_stop_the_executions_of_its_stack_alone() -> None:
     stack = UserStack()
     TrainingPipeline(stack, "Pipeline", steps=[stack.workflow("First"), stack.workflow("Second")])
     statements = stack.statements("SageMakerTrainingJobsGuardRole")

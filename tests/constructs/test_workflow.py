@@ -331,7 +331,7 @@ def test_the_workflow_is_a_state_of_another_machine_that_waits_for_it() -> None:
     assert state["ResultPath"] == "$.trained"
 
 
-STARTER = (
+PARENT = (
     r"""States.StringToJson(States.Format('\{"AWS_STEP_FUNCTIONS_STARTED_BY_EXECUTION_ID":"{}"\}', $$.Execution.Id))"""
 )
 
@@ -339,8 +339,8 @@ STARTER = (
 @pytest.mark.parametrize(
     ("given", "started"),
     [
-        ({}, {"Input.$": f"States.JsonMerge($, {STARTER}, false)"}),
-        ({"input": sfn.TaskInput.from_json_path_at("$.job")}, {"Input.$": f"States.JsonMerge($.job, {STARTER}, false)"}),
+        ({}, {"Input.$": f"States.JsonMerge($, {PARENT}, false)"}),
+        ({"input": sfn.TaskInput.from_json_path_at("$.job")}, {"Input.$": f"States.JsonMerge($.job, {PARENT}, false)"}),
         ({"input": sfn.TaskInput.from_text("{}")}, {"Input": "{}"}),
         ({"associate_with_parent": False}, {"Input.$": "$"}),
         (

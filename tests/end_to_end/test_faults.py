@@ -82,9 +82,9 @@ class Stepping(cdk.Stack):
                 cdk.CfnOutput(self, f"{integration}{name}Arn", value=workflow.state_machine.state_machine_arn)
                 if name == "Long":
                     body = sfn.DefinitionBody.from_chainable(workflow.as_task(self, "Train"))
-                    machine = sfn.StateMachine(self, "Starter", definition_body=body)
+                    machine = sfn.StateMachine(self, "Parent", definition_body=body)
                     workflow.stop_with(machine)
-                    cdk.CfnOutput(self, "StarterArn", value=machine.state_machine_arn)
+                    cdk.CfnOutput(self, "ParentArn", value=machine.state_machine_arn)
 
 
 @pytest.fixture(scope="module")
@@ -290,12 +290,12 @@ def test_the_guard_stops_a_job_whose_stopped_execution_lost_its_event(
     assert [fault["status"] for fault in deployed.account.faults.remaining().values()] == ["FAILED"]
 
 
-def test_the_guard_stops_a_workflow_whose_stopped_starter_did_not(
+def test_the_guard_stops_a_workflow_whose_stopped_parent_did_not(
     deployed: Deployed, machines: dict[str, str], broken: Any
 ) -> None:
     broken(NotCancelled())
     states = deployed.client("stepfunctions")
-    starter = deployed.start(machines["StarterArn"])
+    parent = deployed.start(machines["ParentArn"])
 
     def started() -> list[str]:
         listed = states.list_executions(stateMachineArn=machines["PollLongArn"], statusFilter="RUNNING")["executions"]
@@ -303,14 +303,14 @@ def test_the_guard_stops_a_workflow_whose_stopped_starter_did_not(
 
     [execution] = wait_until(started)
     job = deployed.the_job_of(execution, until="Training")["TrainingJobName"]
-    deployed.account.clock.advance(1_800)  # with a starter that runs it stops nothing
-    states.stop_execution(executionArn=starter)
-    assert deployed.ended(starter)["status"] == "ABORTED"
+    deployed.account.clock.advance(1_800)  # with a parent that runs it stops nothing
+    states.stop_execution(executionArn=parent)
+    assert deployed.ended(parent)["status"] == "ABORTED"
     assert started() == [execution]
     wait_until(lambda: deployed.account.clock.advance(60) or not started())
     ended = deployed.ended(execution)
-    assert (ended["status"], ended["error"]) == ("ABORTED", "StarterHasEnded")
-    assert ended["cause"] == f"{starter} has ended, which started it"
+    assert (ended["status"], ended["error"]) == ("ABORTED", "ParentExecutionEnded")
+    assert ended["cause"] == f"{parent} has ended, which started it"
     wait_until(lambda: deployed.account.clock.advance(60) or not deployed.running_jobs())
     described = deployed.client("sagemaker").describe_training_job(TrainingJobName=job)
     assert described["TrainingJobStatus"] == "Stopped"

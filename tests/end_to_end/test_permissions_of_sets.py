@@ -365,7 +365,7 @@ def test_a_job_in_a_queue_whose_execution_was_stopped_goes_on(sandbox: Sandbox, 
     wait_until(lambda: jobs.describe_training_job(TrainingJobName=job)["TrainingJobStatus"] == "Stopped")
 
 
-@pytest.mark.parametrize("action", actions("guard", "an execution that outlives its starter goes on"))
+@pytest.mark.parametrize("action", actions("guard", "an execution that outlives its parent goes on"))
 def test_an_execution_that_outlives_its_pipeline_goes_on_where_the_guard_may_not_stop_it(
     sandbox: Sandbox, action: str
 ) -> None:
@@ -382,7 +382,7 @@ def test_an_execution_that_outlives_its_pipeline_goes_on_where_the_guard_may_not
         assert sandbox.running("queued") == [execution]
     wait_until(lambda: clock.advance(A_MINUTE) or not sandbox.running("queued"))
     described = sandbox.states.describe_execution(executionArn=execution)
-    assert (described["status"], described["error"]) == ("ABORTED", "StarterHasEnded")
+    assert (described["status"], described["error"]) == ("ABORTED", "ParentExecutionEnded")
     jobs = sandbox.deployed.client("sagemaker")
     wait_until(lambda: jobs.describe_training_job(TrainingJobName=job)["TrainingJobStatus"] == "Stopped")
 

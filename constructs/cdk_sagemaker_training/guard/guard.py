@@ -70,9 +70,7 @@ class Guard(Construct):
             str, tuple[str, str]
         ] = {}  # by the state machine's name, its queue and how its jobs' names begin
         self._queues: dict[str, None] = {}
-        self._starters: dict[
-            str, None
-        ] = {}  # patterns of the ARNs of executions that start workflows and wait for them
+        self._parents: dict[str, None] = {}  # patterns of the ARNs of executions that start workflows and wait for them
         self._takes_all = False
         self._stack = stack = Stack.of(self)
         # For the account's own state machines and rules, and no others, as CDK has it of its own roles for state machines.
@@ -93,7 +91,7 @@ class Guard(Construct):
         stopping = at_synthesis(lambda: stopping_definition(self._queued, stack.partition))
         self.stopper = make_state_machine(self, stack.to_json_string(stopping), logs, id="Stopper", role=self._role)
         looking = at_synthesis(
-            lambda: reconciling_definition(self._words, self._queues, self._executions, stack.partition, self._starters)
+            lambda: reconciling_definition(self._words, self._queues, self._executions, stack.partition, self._parents)
         )
         self.reconciler = make_state_machine(
             self, stack.to_json_string(looking), logs, sfn.StateMachineType.EXPRESS, id="Reconciler", role=self._role
@@ -191,29 +189,29 @@ class Guard(Construct):
             self._stopping.add_condition("StringLike", {f"aws:ResourceTag/{EXECUTION_TAG}": self._executions})
         return self._watching_names(jobs)
 
-    def watching_starter(self, machine: sfn.StateMachine, started: sfn.IStateMachine) -> None:
+    def watching_parent(self, machine: sfn.StateMachine, started: sfn.IStateMachine) -> None:
         """Have no execution with a job outlive one of a machine that started it and waits for it.
 
-        Step Functions stops it with its starter by best effort ("Run a Job (.sync)"). What started an execution is in its input;
+        Step Functions stops it with its parent by best effort ("Run a Job (.sync)"). What started an execution is in its input;
         of a Distributed Map it is a child execution, whose ARN has a slash after the machine's name.
 
         A machine of another stack, which refers to the workflow, is left out: the stacks would refer to each other.
 
         Args:
             machine: The machine.
-            started: The state machine of a workflow, or of a pipeline, whose own starter is its machine then.
+            started: The state machine of a workflow, or of a pipeline, whose own parent is its machine then.
         """
         if Stack.of(machine) is not self._stack:
             return
-        if not self._starters:
+        if not self._parents:
             self._role.add_to_policy(self._cancelling)
         for rest in (":*", "/*"):
-            starters = self._executions_of(machine, rest)
-            if starters not in self._starters:
-                self._starters[starters] = None
-                self._describing.add_resources(starters)
-                self._suppressions.add_wildcards([starters], OF_THE_STACK)
-        if isinstance(started, sfn.StateMachine) and self._executions_of(started, ":*") in self._starters:
+            parents = self._executions_of(machine, rest)
+            if parents not in self._parents:
+                self._parents[parents] = None
+                self._describing.add_resources(parents)
+                self._suppressions.add_wildcards([parents], OF_THE_STACK)
+        if isinstance(started, sfn.StateMachine) and self._executions_of(started, ":*") in self._parents:
             self._cancelling.add_resources(self._executions_of(started, ":*"))
 
     def _executions_of(self, machine: sfn.StateMachine, rest: str) -> str:

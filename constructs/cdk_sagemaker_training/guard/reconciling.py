@@ -14,8 +14,8 @@ _AT_ONCE = 10
 # In which the stopper, where the event did arrive, has stopped the job.
 _SECONDS_FOR_THE_STOPPER = 60
 _OF_EXECUTIONS = ("Sfn.SfnException", "Sfn.SdkClientException")
-_EXECUTION, _STARTER = "$.Of.Execution", f"$.Whole.Input.{STARTED_BY}"
-_MOST_STARTERS = 5  # of which one started the other
+_EXECUTION, _PARENT = "$.Of.Execution", f"$.Whole.Input.{STARTED_BY}"
+_MOST_PARENTS = 5  # of which one started the other
 # Of an execution that was redriven or can be (service model, ExecutionStatus).
 _GOES_ON = ("RUNNING", "PENDING_REDRIVE")
 # Of a service job that has not ended (service model of Batch, ServiceJobStatus).
@@ -67,12 +67,12 @@ class _Executions:
 
     Attributes:
         executions: ARN patterns of the executions whose jobs are looked at.
-        starters: ARN patterns of the executions that start these and wait for them.
+        parents: ARN patterns of the executions that start these and wait for them.
         partition: Partition of ARNs.
     """
 
     executions: Sequence[str]
-    starters: Sequence[str]
+    parents: Sequence[str]
     partition: str
 
     def described(self, name: str, execution: str, following: str, gone: str) -> dict[str, Any]:
@@ -90,36 +90,39 @@ class _Executions:
         task = self._task("describeExecution", asked, "$.Execution", following)
         return {name: {**task, "ResultSelector": {"Status.$": "$.Status"}, "Catch": [ended]}}
 
-    def of_starter(self, execution: str) -> dict[str, Any]:
-        """Return the states that stop an execution whose starter has ended, which Step Functions does by best effort.
+    def of_parent(self, execution: str) -> dict[str, Any]:
+        """Return the states that stop an execution whose parent has ended, which Step Functions does by best effort.
 
-        Where the starter goes on, its own starter is looked for. Of an input that is too large for a state's result it is not
+        Where the parent goes on, its own parent is looked for. Of an input that is too large for a state's result it is not
         known what started it.
 
         Args:
             execution: JSONPath of the execution.
         """
 
-        def look_at(path: str, starters: Mapping[str, Any]) -> dict[str, Any]:
-            parameters = {"Execution.$": path, **starters}
+        def look_at(path: str, parents: Mapping[str, Any]) -> dict[str, Any]:
+            parameters = {"Execution.$": path, **parents}
             return {"Type": "Pass", "Parameters": parameters, "ResultPath": "$.Of", "Next": "DescribeWhole"}
 
         too_large = {**catch("Well", "$.Error"), "ErrorEquals": ["States.DataLimitExceeded"]}
         named = {"ExecutionArn.$": _EXECUTION}
-        whole = self._task("describeExecution", named, "$.Whole", "HasStarter", too_large)
+        whole = self._task("describeExecution", named, "$.Whole", "HasParent", too_large)
         # An input that names its own execution is no loop.
-        few = {"Variable": "$.Of.Starters", "NumericLessThan": _MOST_STARTERS}
-        present = {"Variable": _STARTER, "IsPresent": True}
-        ours = [{"And": [few, present, {"Variable": _STARTER, "StringMatches": pattern}]} for pattern in self.starters]
-        why = {"Error": "StarterHasEnded", "Cause.$": f"States.Format('{{}} has ended, which started it', {_STARTER})"}
-        ran_after = f"States.Format('{{}} ran after the end of {{}}', {_EXECUTION}, {_STARTER})"
+        few = {"Variable": "$.Of.Parents", "NumericLessThan": _MOST_PARENTS}
+        present = {"Variable": _PARENT, "IsPresent": True}
+        ours = [{"And": [few, present, {"Variable": _PARENT, "StringMatches": pattern}]} for pattern in self.parents]
+        why = {
+            "Error": "ParentExecutionEnded",
+            "Cause.$": f"States.Format('{{}} has ended, which started it', {_PARENT})",
+        }
+        ran_after = f"States.Format('{{}} ran after the end of {{}}', {_EXECUTION}, {_PARENT})"
         return {
-            "LookAtIt": look_at(execution, {"Starters": 0}),
+            "LookAtIt": look_at(execution, {"Parents": 0}),
             "DescribeWhole": {**whole, "ResultSelector": {"Input.$": "States.StringToJson($.Input)"}},
-            "HasStarter": {"Type": "Choice", "Choices": [{"Or": ours, "Next": "DescribeStarter"}], "Default": "Well"},
-            **self.described("DescribeStarter", _STARTER, "HasStarterEnded", "WaitForCancelling"),
-            "HasStarterEnded": _goes_on("LookAtStarter", "WaitForCancelling"),
-            "LookAtStarter": look_at(_STARTER, {"Starters.$": "States.MathAdd($.Of.Starters, 1)"}),
+            "HasParent": {"Type": "Choice", "Choices": [{"Or": ours, "Next": "DescribeParent"}], "Default": "Well"},
+            **self.described("DescribeParent", _PARENT, "HasParentEnded", "WaitForCancelling"),
+            "HasParentEnded": _goes_on("LookAtParent", "WaitForCancelling"),
+            "LookAtParent": look_at(_PARENT, {"Parents.$": "States.MathAdd($.Of.Parents, 1)"}),
             "WaitForCancelling": {"Type": "Wait", "Seconds": _SECONDS_FOR_THE_STOPPER, "Next": "DescribeAgain"},
             **self.described("DescribeAgain", _EXECUTION, "Outlives", "Well"),
             "Outlives": _goes_on("StopExecution", "Well"),
@@ -151,7 +154,7 @@ def reconciling_definition(
     queues: Iterable[str],
     executions: Iterable[str],
     partition: str,
-    starters: Iterable[str] = (),
+    parents: Iterable[str] = (),
 ) -> dict[str, Any]:
     """Return the state machine that stops jobs, and executions with jobs, that run on after what they belong to has ended.
 
@@ -160,9 +163,9 @@ def reconciling_definition(
         queues: ARNs of the queues of AWS Batch in which jobs wait.
         executions: ARN patterns of the executions whose jobs they are.
         partition: Partition of ARNs.
-        starters: ARN patterns of the executions that start these and wait for them, so that none outlives its starter.
+        parents: ARN patterns of the executions that start these and wait for them, so that none outlives its parent.
     """
-    of = _Executions(list(executions), list(starters), partition)
+    of = _Executions(list(executions), list(parents), partition)
     items = [{"Word": word} for word in words]
     waiting = [{"Queue": queue, "Status": status} for queue in queues for status in _UNFINISHED]
     states = _of_item(_training_jobs(partition), of)
@@ -350,8 +353,8 @@ def _of_job(service: _Service, of: _Executions) -> dict[str, Any]:
             "Default": "Well",
         },
         **of.described("DescribeExecution", execution, "HasEnded", "WaitForStopper"),
-        "HasEnded": _goes_on("LookAtIt" if of.starters else "Well", "WaitForStopper"),
-        **(of.of_starter(execution) if of.starters else {}),
+        "HasEnded": _goes_on("LookAtIt" if of.parents else "Well", "WaitForStopper"),
+        **(of.of_parent(execution) if of.parents else {}),
         "WaitForStopper": {"Type": "Wait", "Seconds": _SECONDS_FOR_THE_STOPPER, "Next": "DescribeJob"},
         "DescribeJob": {**now, "ResultSelector": {"Status.$": service.status}},
         "IsLeft": {"Type": "Choice", **service.left},

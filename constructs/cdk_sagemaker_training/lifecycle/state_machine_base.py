@@ -34,7 +34,7 @@ def start_retry(*errors: str) -> dict[str, Any]:
     }
 
 
-def naming_starter(props: Mapping[str, Any]) -> dict[str, Any]:
+def naming_parent(props: Mapping[str, Any]) -> dict[str, Any]:
     """Return the props of a state that starts an execution, whose input names the execution that starts it.
 
     Input that is literal text is left as it is.
@@ -50,8 +50,8 @@ def naming_starter(props: Mapping[str, Any]) -> dict[str, Any]:
     place = "$" if given is None else (sfn.FieldUtils.render_object({"input": given.value}) or {}).get("input.$")
     if place is None:
         return dict(props)
-    starter = f'States.Format(\'\\{{"{STARTED_BY}":"{{}}"\\}}\', $$.Execution.Id)'
-    merged = f"States.JsonMerge({place}, States.StringToJson({starter}), false)"
+    parent = f'States.Format(\'\\{{"{STARTED_BY}":"{{}}"\\}}\', $$.Execution.Id)'
+    merged = f"States.JsonMerge({place}, States.StringToJson({parent}), false)"
     return {**props, "input": sfn.TaskInput.from_json_path_at(merged)}
 
 
@@ -142,7 +142,7 @@ class StateMachineBase:
             id,
             state_machine=self.state_machine,
             integration_pattern=sfn.IntegrationPattern.RUN_JOB,
-            **naming_starter(task_state),
+            **naming_parent(task_state),
         )
         lost = ("StepFunctions.SdkClientException",) if "name" in task_state else ()
         task.add_retry(**start_retry(*OF_STEP_FUNCTIONS, *lost))

@@ -17,7 +17,7 @@ from cdk_sagemaker_training.core.errors import must
 from cdk_sagemaker_training.core.nag import Suppressions
 from cdk_sagemaker_training.features.notify import Notices
 from cdk_sagemaker_training.guard.deletion import stop_executions_on_deletion
-from cdk_sagemaker_training.guard.starters import stop_with
+from cdk_sagemaker_training.guard.parents import stop_with
 from cdk_sagemaker_training.lifecycle.state_machine_base import StateMachineBase
 from cdk_sagemaker_training.lifecycle.state_machines import default_logs
 from cdk_sagemaker_training.orchestration.approval import Approval
@@ -129,7 +129,7 @@ class TrainingPipeline(StateMachineBase, Construct):
         )
         stop_executions_on_deletion(self, self.state_machine, self._workflows)
         for workflow in self._workflows:
-            workflow.guard.watching_starter(self.state_machine, workflow.state_machine)
+            workflow.guard.watching_parent(self.state_machine, workflow.state_machine)
         if notify:
             Notices(self, "Notices", state_machine=self.state_machine, topics=notify)
         suppressions = Suppressions(self)

@@ -138,7 +138,7 @@ class TrainingSweep(StateMachineBase, Construct):
         self.role = workflow.role
         self.state_machine: sfn.StateMachine = make_state_machine(self, states.definition(), logs or default_logs(self))
         stop_executions_on_deletion(self, self.state_machine, [workflow])
-        workflow.guard.watching_starter(self.state_machine, workflow.state_machine)
+        workflow.guard.watching_parent(self.state_machine, workflow.state_machine)
         self._allow_machine(function.get_att("Arn").to_string(), results)
         reading = [iam.PolicyStatement(actions=["s3:GetObject"], resources=[bucket.arn_for_objects(key)])]
         writing = [*_list(results), *_objects(results, ["s3:GetObject"], "rows/*")]

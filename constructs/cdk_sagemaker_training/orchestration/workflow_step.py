@@ -9,7 +9,7 @@ from aws_cdk import aws_stepfunctions as sfn
 from aws_cdk import aws_stepfunctions_tasks as tasks
 from constructs import Construct
 
-from cdk_sagemaker_training.lifecycle.state_machine_base import naming_starter, start_retry
+from cdk_sagemaker_training.lifecycle.state_machine_base import naming_parent, start_retry
 from cdk_sagemaker_training.lifecycle.states import OF_STEP_FUNCTIONS, retry, sdk_task
 from cdk_sagemaker_training.props.jsonpath import result_path
 from cdk_sagemaker_training.workflow.training_workflow import TrainingWorkflow, keeping_job
@@ -43,7 +43,7 @@ class WorkflowStep(tasks.StepFunctionsStartExecution):
             state_machine=workflow.state_machine,
             integration_pattern=sfn.IntegrationPattern.RUN_JOB,
             name=name,
-            **naming_starter(keeping_job(workflow.node.id)),
+            **naming_parent(keeping_job(workflow.node.id)),
         )
         self.add_retry(**start_retry(*OF_STEP_FUNCTIONS, "StepFunctions.SdkClientException"))
         machine = workflow.state_machine.state_machine_name

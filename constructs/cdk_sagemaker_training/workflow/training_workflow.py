@@ -23,7 +23,7 @@ from cdk_sagemaker_training.features.stop_when import StopRule, StopWhen
 from cdk_sagemaker_training.features.waiting import WaitingLongerThan
 from cdk_sagemaker_training.guard.deletion import check_updates, stop_jobs_on_deletion
 from cdk_sagemaker_training.guard.guard import Guard
-from cdk_sagemaker_training.guard.starters import stop_with
+from cdk_sagemaker_training.guard.parents import stop_with
 from cdk_sagemaker_training.guard.updates import BreakingUpdates
 from cdk_sagemaker_training.jobs.kinds import TrainingJob
 from cdk_sagemaker_training.lifecycle.causes import Cause

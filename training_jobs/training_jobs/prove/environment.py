@@ -87,7 +87,7 @@ class Run:
         role: "workflow" of the one that is explored, "child" of those it starts, "guard" of those that rules start.
         execution: As the evaluator has it.
         waits: What its calls with .sync wait for: the position's address, its state, and the name of a job or an execution.
-        starter: ARN of the execution that started it and waits for it; empty where none does.
+        parent: ARN of the execution that started it and waits for it; empty where none does.
     """
 
     id: str
@@ -95,7 +95,7 @@ class Run:
     role: str
     execution: Execution
     waits: tuple[tuple[Address, str, str, str], ...] = ()
-    starter: str = ""
+    parent: str = ""
 
     @property
     def running(self) -> bool:
@@ -242,10 +242,10 @@ class Environment:
 
     def _belongs(self, world: World, run: Run) -> bool:
         """Whether what started an execution and waits for it goes on, and what started that, and so on."""
-        if not run.starter:
+        if not run.parent:
             return True
-        of = next((one for one in world.runs if self.arn(one.machine, one.id) == run.starter), None)
-        return self._goes_on(world, run.starter) and (of is None or self._belongs(world, of))
+        of = next((one for one in world.runs if self.arn(one.machine, one.id) == run.parent), None)
+        return self._goes_on(world, run.parent) and (of is None or self._belongs(world, of))
 
     @property
     def updates(self) -> bool:
@@ -293,7 +293,7 @@ class Environment:
         """What the state machines that schedules start would stop now.
 
         Each runs at once and meets no fault: it changes nothing but jobs of executions that have ended, which stay ended, and
-        executions whose starter has; one that fails is followed by another.
+        executions whose parent has; one that fails is followed by another.
         """
         if self._updated is not None and world.stack:
             yield from self._updated.sweeps(world)
@@ -482,7 +482,7 @@ class Environment:
         if existing is None:
             given = call.parameters.get("Input", {})
             child = self._run(id, machine, "child", json.loads(given) if isinstance(given, str) else given)
-            child = replace(child, starter=self._at(run, call.at) if ".sync" in call.resource else "")
+            child = replace(child, parent=self._at(run, call.at) if ".sync" in call.resource else "")
             after = replace(world, runs=(*world.runs, child), started=world.started + 1)
             after = self._settled(after, child)
         elif not existing.running:

@@ -1,4 +1,4 @@
-"""What has executions end with those of a machine of the user's own that starts them."""
+"""What has executions end with their parents, those of a machine of the user's own that starts them."""
 
 from __future__ import annotations
 
@@ -33,4 +33,4 @@ def stop_with(machine: sfn.StateMachine, started: Construct, state_machine: sfn.
     id = f"StopWith{machine.node.addr}"
     if started.node.try_find_child(id) is None:
         stop_executions_on_deletion(Construct(started, id), machine, [started])
-        Guard.of(stack).watching_starter(machine, state_machine)
+        Guard.of(stack).watching_parent(machine, state_machine)
