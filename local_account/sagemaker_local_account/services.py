@@ -168,7 +168,8 @@ class Services:
             account, state, self._root_keys, self._clients, self._sessions, environment, self._responses
         )
         custom_resources.install(self._responses)
-        functions.install(functions.Functions(state / leftovers.FUNCTIONS, self._clients, self._sessions, environment))
+        self._functions = functions.Functions(state / leftovers.FUNCTIONS, self._clients, self._sessions, environment)
+        functions.install(self._functions)
         registries = {region: ModelRegistry(account.account_id, region) for region in account.regions}
         sagemaker_resources.install(registries)
         # By the prefix of X-Amz-Target, or the name of a service without it, and of regional services the region; all others are
@@ -247,6 +248,7 @@ class Services:
         self._schedules.close()
         self._alarms.close()
         self._deliveries.close()
+        self._functions.close()
 
     def _training_job_changed(self, region: str, job: dict[str, Any]) -> None:
         bus.training_job_changed(job)

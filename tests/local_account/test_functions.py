@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import io
 import json
+import os
+import re
 import zipfile
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -15,6 +18,7 @@ from running_account import Running
 from visible import python_folders
 
 from sagemaker_local_account.account import LocalAccount
+from sagemaker_local_account.aws.awslambda import execution_environments, functions
 
 TRUST = {
     "Version": "2012-10-17",
@@ -39,6 +43,8 @@ UNNAMED_LOGS = {"Logs": {"Type": "AWS::Logs::LogGroup", "Properties": {}}}
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     with LocalAccount(state=tmp_path_factory.mktemp("account")) as account:
         yield Running(account)
+        assert os.listdir(account.state / "functions")  # of environments that wait
+    assert not os.listdir(account.state / "functions")
 
 
 def function(**properties: Any) -> dict[str, Any]:
@@ -166,9 +172,9 @@ def test_a_function_that_cannot_be_run_is_refused_by_its_property_and_name(
         deploy(running, "Refused", resources(1, **properties))
 
 
-def create(running: Running, name: str, code: str) -> Any:
+def create(running: Running, name: str, code: str, role: str | None = None) -> Any:
     """A function of a module `main`; the client that invokes it."""
-    lambda_, role = running.client("lambda"), running.role(f"Role-of-{name}", "lambda.amazonaws.com")
+    lambda_, role = running.client("lambda"), role or running.role(f"Role-of-{name}", "lambda.amazonaws.com")
     archive = io.BytesIO()
     with zipfile.ZipFile(archive, "w") as zipped:
         zipped.writestr("main.py", code)
@@ -230,17 +236,129 @@ def test_a_function_sees_no_file_and_no_process_of_the_person_who_runs_the_accou
     ]
 
 
-def test_an_answer_that_is_a_link_is_no_way_to_a_file(running: Running) -> None:
-    keys = running.account.state / "account.json"
-    plant = (
-        f"import os\ndef handler(event, context):\n    os.symlink({str(keys)!r}, '/tmp/result.json')\n    os._exit(0)\n"
+# The handlers lambda_cache.py and lambda_timeout_env.py of LocalStack's tests, in one.
+REMEMBERS = """
+import pathlib, signal
+number, store = 0, pathlib.Path("/tmp/store")
+def handler(event, context):
+    global number
+    number += 1
+    if event.get("write"):
+        store.write_text(event["write"])
+    if event.get("sleep"):
+        print("starting wait")
+        signal.pause()
+    print("invocation", number, end="")
+    return [number, store.read_text() if store.exists() else None]
+"""
+
+
+def invoked(lambda_: Any, name: str, **event: Any) -> Any:
+    return json.load(lambda_.invoke(FunctionName=name, Payload=json.dumps(event).encode())["Payload"])
+
+
+def test_an_invocation_finds_what_the_one_before_it_made_and_after_a_timeout_its_files_alone(running: Running) -> None:
+    """Recorded on AWS: test_lambda_cache_local, test_lambda_invoke_timed_out_environment_reuse."""
+    lambda_ = create(running, "remembers", REMEMBERS)
+    assert invoked(lambda_, "remembers", write="text") == [1, "text"]
+    assert invoked(lambda_, "remembers") == [2, "text"]
+    lambda_.update_function_configuration(FunctionName="remembers", Timeout=1)
+    assert invoked(lambda_, "remembers") == [3, "text"]
+    over = invoked(lambda_, "remembers", sleep=True)
+    assert over["errorType"] == "Sandbox.Timedout"
+    assert re.fullmatch(r"RequestId: [-0-9a-f]{36} Error: Task timed out after 1\.00 seconds", over["errorMessage"])
+    assert invoked(lambda_, "remembers") == [1, "text"]
+    lambda_.update_function_configuration(FunctionName="remembers", Environment={"Variables": {"IT": "new"}})
+    assert invoked(lambda_, "remembers") == [1, None]
+    role = lambda_.get_function(FunctionName="remembers")["Configuration"]["Role"]
+    lambda_.delete_function(FunctionName="remembers")
+    assert invoked(create(running, "remembers", REMEMBERS, role), "remembers") == [1, None]
+
+
+def test_an_environment_has_one_log_stream_with_the_lines_of_each_invocation(running: Running) -> None:
+    lambda_ = create(running, "logging", REMEMBERS)
+    writing = {"Effect": "Allow", "Action": "logs:*", "Resource": "*"}
+    policy = json.dumps({"Version": "2012-10-17", "Statement": [writing]})
+    running.client("iam").put_role_policy(RoleName="Role-of-logging", PolicyName="Logs", PolicyDocument=policy)
+    assert [invoked(lambda_, "logging")[0] for _ in range(3)] == [1, 2, 3]
+    logs = running.client("logs")
+    [stream] = logs.describe_log_streams(logGroupName="/aws/lambda/logging")["logStreams"]
+    events = logs.get_log_events(logGroupName="/aws/lambda/logging", logStreamName=stream["logStreamName"])["events"]
+    assert [event["message"] for event in events] == [f"invocation {number}" for number in (1, 2, 3)]
+
+
+def test_invocations_at_one_time_have_an_environment_each(running: Running) -> None:
+    """Each waits until the other has begun, in a folder that both see, as a bucket is on AWS."""
+    code = """
+import boto3, time
+number = 0
+def handler(event, context):
+    global number
+    number += 1
+    s3 = boto3.client("s3")
+    s3.put_object(Bucket="meeting", Key=event["mine"])
+    while event["other"] not in [it["Key"] for it in s3.list_objects_v2(Bucket="meeting")["Contents"]]:
+        time.sleep(0.01)
+    return number
+"""
+    lambda_ = create(running, "meeting", code)
+    running.client("s3").create_bucket(Bucket="meeting")
+    running.client("iam").attach_role_policy(
+        RoleName="Role-of-meeting", PolicyArn="arn:aws:iam::aws:policy/AmazonS3FullAccess"
     )
-    answer = create(running, "planting", plant).invoke(FunctionName="planting", Payload=b"{}")
-    assert answer["Payload"].read() == b""
+    with ThreadPoolExecutor() as threads:
+        ends = [threads.submit(invoked, lambda_, "meeting", mine=mine, other=other) for mine, other in ("ab", "ba")]
+        assert [end.result() for end in ends] == [1, 1]
+        assert invoked(lambda_, "meeting", mine="a", other="b") == 2
 
 
-def test_a_function_that_takes_longer_than_its_timeout_is_ended(running: Running) -> None:
-    lambda_ = create(running, "endless", "import signal\ndef handler(event, context): signal.pause()")
-    lambda_.update_function_configuration(FunctionName="endless", Timeout=1)
-    answer = lambda_.invoke(FunctionName="endless", Payload=b"{}")
-    assert json.load(answer["Payload"])["errorType"] == "Sandbox.Timedout"
+@pytest.mark.parametrize(
+    ("ending", "why"),
+    [
+        ("sys.exit(0)", "without providing a reason"),
+        ("sys.exit(127)", "with error: exit status 127"),
+        ("ctypes.string_at(0)", "with error: signal: segmentation fault"),
+    ],
+)
+def test_a_process_that_ends_is_an_error_and_the_next_invocation_has_another(
+    running: Running, ending: str, why: str
+) -> None:
+    """Recorded on AWS: TestLambdaErrors, test_lambda_handler_exit, test_lambda_runtime_wrapper_not_found."""
+    name = f"ends-{len(ending)}"
+    code = f"import ctypes, sys\ndef handler(event, context):\n    if event:\n        {ending}\n    return 'well'\n"
+    lambda_ = create(running, name, code)
+    ended = invoked(lambda_, name, end=True)
+    assert ended["errorType"] == "Runtime.ExitError"
+    assert re.fullmatch(rf"RequestId: [-0-9a-f]{{36}} Error: Runtime exited {why}", ended["errorMessage"])
+    assert invoked(lambda_, name) == "well"
+
+
+def test_a_module_that_cannot_be_imported_is_named(running: Running) -> None:
+    """The message of AWS's runtime (awslambdaric/bootstrap.py)."""
+    lambda_ = create(running, "importing", "import nothing_of_the_kind\n")
+    failed = invoked(lambda_, "importing")
+    assert failed["errorType"] == "Runtime.ImportModuleError"
+    assert failed["errorMessage"] == "Unable to import module 'main': No module named 'nothing_of_the_kind'"
+    assert failed["requestId"] == ""
+
+
+def test_a_process_that_ended_while_it_waited_fails_no_invocation(running: Running) -> None:
+    lambda_ = create(running, "waits", REMEMBERS)
+    assert invoked(lambda_, "waits", write="text") == [1, "text"]
+    waiting = functions.account_functions()._environments._idle[-1].process
+    assert waiting is not None
+    waiting.pod.kill_host("function")
+    waiting.pod.wait()
+    assert invoked(lambda_, "waits") == [1, "text"]
+
+
+def test_environments_that_wait_for_long_are_closed(running: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    lambda_ = create(running, "long", REMEMBERS)
+    assert invoked(lambda_, "long", write="text") == [1, "text"]
+    waiting = functions.account_functions()._environments._idle[-1]
+    monkeypatch.setattr(execution_environments, "_IDLE_SECONDS", 0.0)
+    invoked(create(running, "other", REMEMBERS), "other")
+    assert not waiting.spec.folder.exists()
+    assert waiting.process is None
+    monkeypatch.undo()
+    assert invoked(lambda_, "long") == [1, None]

@@ -21,8 +21,9 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from sagemaker_local_account.runtime import control_groups, leftovers
@@ -58,12 +59,16 @@ class Pod:
     Args:
         spec: the hosts.
         on_line: called with the host's name and each line that it prints, on one thread of the pod.
+        inputs: the descriptors of standard inputs by host name, which the caller closes after `start`; others have none.
     """
 
-    def __init__(self, spec: PodSpec, *, on_line: Callable[[str, str], None]) -> None:
+    def __init__(
+        self, spec: PodSpec, *, on_line: Callable[[str, str], None], inputs: Mapping[str, int] = MappingProxyType({})
+    ) -> None:
         self.lost: set[str] = set()
         self._spec = spec
         self._on_line = on_line
+        self._inputs = inputs
         self._codes: dict[str, int] = {}
         self._ends: queue.Queue[tuple[str, int]] = queue.Queue()
         self._changed = threading.Condition()
@@ -90,13 +95,13 @@ class Pod:
         package = Path(__file__).parents[2]
         self._groups = control_groups.make(self._spec)
         try:
-            job = request_for(self._spec, outputs, self._groups)
+            job = request_for(self._spec, self._inputs, outputs, self._groups)
             with leftovers.mark_in_use(self._spec.folder) as folder:
                 request = json.dumps({**job, "folder": folder}).encode()
                 self._supervisor = subprocess.Popen(
                     [sys.executable, "-I", "-S", "-X", "utf8", "-c", SUPERVISOR, str(package), str(theirs.fileno())],
                     stdin=subprocess.PIPE,
-                    pass_fds=[theirs.fileno(), folder, *outputs.values()],
+                    pass_fds=[theirs.fileno(), folder, *outputs.values(), *self._inputs.values()],
                     env={},
                     cwd="/",
                     start_new_session=True,  # a Ctrl-C in the terminal goes to the account alone

@@ -59,7 +59,8 @@ def main() -> None:
     control.set_inheritable(False)
     job = json.loads(sys.stdin.buffer.read())
     # The job's folder stays open, which marks it as in use; commands do not inherit it.
-    for descriptor in (job["folder"], *(host["output"] for host in job["hosts"])):
+    inputs = [host["input"] for host in job["hosts"] if host["input"] is not None]
+    for descriptor in (job["folder"], *inputs, *(host["output"] for host in job["hosts"])):
         os.set_inheritable(descriptor, False)
     _check(_libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0), "prctl")
     ends = {host["name"]: socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET) for host in job["hosts"]}
@@ -356,7 +357,7 @@ def _run(host: dict[str, Any]) -> None:
     try:
         os.setsid()
         time.sleep(host["starts_after"])
-        os.dup2(os.open("/dev/null", os.O_RDONLY), 0)
+        os.dup2(os.open("/dev/null", os.O_RDONLY) if host["input"] is None else host["input"], 0)
         os.dup2(host["output"], 1)
         os.dup2(host["output"], 2)
         for ignored in (signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores these; the command should not

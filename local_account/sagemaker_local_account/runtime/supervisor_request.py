@@ -24,11 +24,14 @@ USERS = {
 }
 
 
-def request_for(spec: PodSpec, outputs: dict[str, int], groups: Mapping[str, control_groups.Group]) -> dict[str, Any]:
+def request_for(
+    spec: PodSpec, inputs: Mapping[str, int], outputs: Mapping[str, int], groups: Mapping[str, control_groups.Group]
+) -> dict[str, Any]:
     """Returns the request that the supervisor reads from its standard input.
 
     Args:
         spec: the hosts.
+        inputs: the descriptors of standard inputs, by host name.
         outputs: the descriptor of each host's standard output, by host name.
         groups: the hosts' control groups, by host name; empty without any.
     """
@@ -38,6 +41,7 @@ def request_for(spec: PodSpec, outputs: dict[str, int], groups: Mapping[str, con
         "hosts": [
             {
                 **_host_as_json(host, addresses),
+                "input": inputs.get(host.name),
                 "output": outputs[host.name],
                 "control_groups": [str(path) for path in groups[host.name].paths] if groups else [],
                 "most_processes": _most_processes(host, groups.get(host.name)),

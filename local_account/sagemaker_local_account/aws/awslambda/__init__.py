@@ -1,1 +1,1 @@
-"""Lambda functions in Python, each invocation of which runs in a separate host."""
+"""Lambda functions in Python, whose execution environments are separate hosts."""

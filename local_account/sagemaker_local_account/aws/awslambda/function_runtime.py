@@ -1,6 +1,7 @@
-"""The runtime in the process of a Lambda function: it calls the handler with the event, and writes its result.
+"""The runtime in the process of a Lambda function: it calls the handler with one event after the other.
 
-It is executed as a program and imports only the standard library.
+It is executed as a program and imports only the standard library. Its standard input is a socket: each line is an invocation,
+and each line that it writes there a result.
 """
 
 from __future__ import annotations
@@ -8,10 +9,11 @@ from __future__ import annotations
 import importlib
 import json
 import os
+import socket
 import sys
 import time
 import traceback
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 
@@ -27,31 +29,65 @@ class Context:
         return max(0, round((self._until - time.monotonic()) * 1000))
 
 
-def main() -> int:
-    """Runs the handler of the invocation in the file `sys.argv[1]`; returns the exit code."""
-    given = json.loads(Path(sys.argv[1]).read_text())
-    result = Path(given["result"])
+Handler = Callable[[Any, Context], Any]
+
+
+class NoHandler(Exception):
+    """The module of the handler cannot be imported."""
+
+
+def main() -> None:
+    """Handles the invocations that come by the standard input, until it is closed."""
     sys.path.insert(0, os.getcwd())
+    channel, output = socket.socket(fileno=os.dup(0)), os.dup(1)
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)  # that of the handler is empty
+    handler: Handler | None = None
+    for line in channel.makefile("rb"):
+        given = json.loads(line)
+        request_id = ""  # of an error that comes before the handler is called
+        try:
+            handler = handler or _imported()
+            request_id = given["context"]["aws_request_id"]
+            value = handler(given["event"], Context(given["context"], given["seconds"]))
+            # Bytes are the payload (stepfunctions, test_variables_in_lambda_task[BASE_ASSIGN_FROM_LAMBDA_TASK_RESULT]).
+            payload = value.decode() if isinstance(value, bytes) else json.dumps(value, default=_text)
+            failed = False
+        except Exception as error:
+            traceback.print_exc()
+            payload, failed = json.dumps(_details(error, request_id)), True
+        channel.sendall(json.dumps({"payload": payload, "failed": failed}).encode() + b"\n")
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os.write(output, f"\n{given['last_line']}\n".encode())
+
+
+def _imported() -> Handler:
+    """The handler.
+
+    Raises:
+        NoHandler: its module cannot be imported (_get_handler of AWS's awslambdaric/bootstrap.py).
+    """
+    module, _, name = os.environ["_HANDLER"].rpartition(".")
     try:
-        module, _, name = os.environ["_HANDLER"].rpartition(".")
-        handler = getattr(importlib.import_module(module.replace("/", ".")), name)
-        value = handler(given["event"], Context(given["context"], given["seconds"]))
-        # Bytes are the payload (stepfunctions, test_variables_in_lambda_task[BASE_ASSIGN_FROM_LAMBDA_TASK_RESULT]).
-        returned = value if isinstance(value, bytes) else json.dumps(value, default=_text).encode()
-    except Exception as error:
-        traceback.print_exc()
+        handler: Handler = getattr(importlib.import_module(module.replace("/", ".")), name)
+    except ImportError as error:
+        raise NoHandler(f"Unable to import module '{module}': {error}") from error
+    return handler
+
+
+def _details(error: Exception, request_id: str) -> dict[str, Any]:
+    """The members of awslambdaric's make_error, as LocalStack recorded them (stepfunctions, test_raise_exception)."""
+    if isinstance(error, NoHandler):
+        kind, frames = "Runtime.ImportModuleError", []
+    else:
+        kind = type(error).__name__
         frames = [it for it in traceback.extract_tb(error.__traceback__) if it.filename != __file__]
-        # The members of awslambdaric's make_error, as LocalStack recorded them (stepfunctions, test_raise_exception).
-        details = {
-            "errorMessage": str(error),
-            "errorType": type(error).__name__,
-            "requestId": given["context"]["aws_request_id"],
-            "stackTrace": traceback.format_list(frames),
-        }
-        result.write_text(json.dumps(details))
-        return 1
-    result.write_bytes(returned)
-    return 0
+    return {
+        "errorMessage": str(error),
+        "errorType": kind,
+        "requestId": request_id,
+        "stackTrace": traceback.format_list(frames),
+    }
 
 
 def _text(value: object) -> str:
@@ -62,4 +98,4 @@ def _text(value: object) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

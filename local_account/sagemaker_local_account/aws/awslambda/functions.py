@@ -1,4 +1,4 @@
-"""Lambda functions in Python, each invocation of which runs in a separate host with the credentials of the function's role.
+"""Lambda functions in Python, which run in hosts with the credentials of the function's role.
 
 moto starts a Docker container for each, or returns an error without Docker. Here the interpreter, with boto3, is the account's
 own, whatever the Runtime. The function's output goes to CloudWatch Logs with its role.
@@ -8,37 +8,25 @@ from __future__ import annotations
 
 import base64
 import contextlib
-import io
 import json
 import logging
-import shutil
 import sys
-import tempfile
 import time
 import uuid
-import zipfile
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from moto.awslambda.models import LambdaFunction
 from moto.core.exceptions import JsonRESTError
 
+from sagemaker_local_account.aws.awslambda.execution_environments import TASK, Call, ExecutionEnvironments
 from sagemaker_local_account.aws.sts.sessions import RoleSessions
-from sagemaker_local_account.core import atomic_files
 from sagemaker_local_account.core.clients import OF_JOBS, Clients
 from sagemaker_local_account.core.patches import CREATE, UPDATE, patch
-from sagemaker_local_account.core.safe_paths import JobFolder
 from sagemaker_local_account.runtime import leftovers
-from sagemaker_local_account.runtime.pod import HostError, Pod
-from sagemaker_local_account.runtime.spec import ContainerSpec, PodSpec
 
 SERVICE = "lambda.amazonaws.com"
-# The folders of a function's code and of its runtime (Lambda's guide, "Defined runtime environment variables").
-_TASK, _RUNTIMES = "/var/task", "/var/runtime"
-_HOST, _RESULT = "function", "result.json"
-_RUNTIME = Path(__file__).with_name("function_runtime.py")
 # The variables of the account's clients that functions inherit: the endpoint, without the root's credentials.
 _PASSED_ON = (
     "AWS_DEFAULT_REGION",
@@ -74,27 +62,6 @@ _log = logging.getLogger(__name__)
 _account_functions: Functions
 
 
-@dataclass(frozen=True)
-class Call:
-    """The result of an invocation.
-
-    Args:
-        payload: what the handler returned, as JSON, or its error.
-        failed: whether it is an error.
-        printed: its output.
-    """
-
-    payload: str
-    failed: bool
-    printed: str
-
-    @property
-    def reason(self) -> str:
-        """The error's type and message."""
-        error = json.loads(self.payload or "{}")
-        return f"{error.get('errorType')}: {error.get('errorMessage')}"
-
-
 class Functions:
     """Invokes the functions of one account.
 
@@ -109,7 +76,7 @@ class Functions:
         self, folder: Path, clients: Clients, sessions: RoleSessions, environment: Callable[[], Mapping[str, str]]
     ) -> None:
         leftovers.clear(folder)  # of an account that was killed
-        self._folder = folder
+        self._environments = ExecutionEnvironments(folder)
         self._clients, self._sessions, self._environment = clients, sessions, environment
 
     def call(self, function: LambdaFunction, event: Any) -> Call:
@@ -124,62 +91,26 @@ class Functions:
         """
         keys = self._sessions.credentials(function.role, SERVICE, function.function_arn)
         request_id = str(uuid.uuid4())
-        stream = f"{time.strftime('%Y/%m/%d', time.gmtime())}/[$LATEST]{uuid.uuid4().hex}"
         group = getattr(function, "account_log_group", None) or function.logs_group_name
-        seconds = float(function.timeout)
         context = {
             "aws_request_id": request_id,
             "function_name": function.function_name,
             "function_version": "$LATEST",
             "invoked_function_arn": function.function_arn,
             "log_group_name": group,
-            "log_stream_name": stream,
             "memory_limit_in_mb": str(function.memory_size),
         }
-        given = {"event": event, "context": context, "seconds": seconds, "result": f"/tmp/{_RESULT}"}
-        called = self._run(function, self._variables(function, keys), given, seconds)
-        if called is None:
-            message = f"{request_id} Task timed out after {seconds:.2f} seconds"
-            called = Call(json.dumps({"errorMessage": message, "errorType": "Sandbox.Timedout"}), True, message)
-        self._keep(function.region, group, stream, called.printed, keys)
+        called = self._environments.invoke(
+            function,
+            self._variables(function, keys),
+            {"event": event, "context": context, "seconds": float(function.timeout)},
+        )
+        self._keep(function.region, group, called, keys)
         return called
 
-    def _run(
-        self, function: LambdaFunction, variables: Mapping[str, str], given: Mapping[str, Any], seconds: float
-    ) -> Call | None:
-        """Runs a function in a host, since its code is not trusted; None where it has not ended after ``seconds``."""
-        lines: list[str] = []
-        with tempfile.TemporaryDirectory(dir=self._folder) as name:
-            folder = Path(name).absolute()
-            task, runtime = folder / "image" / _TASK[1:], folder / "image" / _RUNTIMES[1:]
-            with atomic_files.naming_full_disk(self._folder):
-                zipfile.ZipFile(io.BytesIO(function.code_bytes)).extractall(task)
-            runtime.mkdir(parents=True)
-            shutil.copy(_RUNTIME, runtime)
-            (runtime / "call.json").write_text(json.dumps(given))
-            # -P: the runtime's folder is not put on sys.path.
-            command = (sys.executable, "-P", f"{_RUNTIMES}/{_RUNTIME.name}", f"{_RUNTIMES}/call.json")
-            host = ContainerSpec.alone(
-                name=_HOST,
-                folder=folder / "host",
-                root=folder / "image",
-                environment=variables,
-                command=command,
-                working_directory=_TASK,
-            )
-            spec = PodSpec(folder.name, (host,), int(variables["AWS_ENDPOINT_URL"].rpartition(":")[2]), folder)
-            running = Pod(spec, on_line=lambda _, line: lines.append(line))
-            try:
-                running.start()
-                codes = running.wait(seconds)
-            except HostError as error:
-                return Call(json.dumps({"errorMessage": str(error), "errorType": "Sandbox.Failure"}), True, str(error))
-            finally:
-                running.close()
-            payload = ""
-            with contextlib.suppress(FileNotFoundError), JobFolder(host.folder, "tmp").open(_RESULT) as result:
-                payload = result.read().decode()
-        return None if codes is None else Call(payload, bool(codes[_HOST]), "\n".join(lines))
+    def close(self) -> None:
+        """Ends all processes that wait for invocations."""
+        self._environments.close()
 
     def _variables(self, function: LambdaFunction, keys: Mapping[str, str]) -> dict[str, str]:
         passed_on = self._environment()
@@ -193,28 +124,34 @@ class Functions:
             "AWS_LAMBDA_FUNCTION_NAME": function.function_name,
             "AWS_LAMBDA_FUNCTION_MEMORY_SIZE": str(function.memory_size),
             "HOME": "/root",
-            "LAMBDA_TASK_ROOT": _TASK,
+            "LAMBDA_TASK_ROOT": TASK,
             "PYTHONDONTWRITEBYTECODE": "1",
             "PYTHONUNBUFFERED": "1",
             "TMPDIR": "/tmp",
             "_HANDLER": str(function.handler),
         }
 
-    def _keep(self, region: str, group: str, stream: str, printed: str, keys: Mapping[str, str]) -> None:
+    def _keep(self, region: str, group: str, called: Call, keys: Mapping[str, str]) -> None:
         logs = self._clients.client("logs", region, keys, OF_JOBS)
         now = round(time.time() * 1000)
-        events = [{"timestamp": now, "message": line} for line in printed.splitlines() if line]
+        events = [{"timestamp": now, "message": line} for line in called.printed.splitlines() if line]
         try:
             if events:
-                try:
-                    logs.create_log_stream(logGroupName=group, logStreamName=stream)
-                except logs.exceptions.ResourceNotFoundException:  # the role of a function may create its group
-                    with contextlib.suppress(logs.exceptions.ResourceAlreadyExistsException):  # by another invocation
-                        logs.create_log_group(logGroupName=group)
-                    logs.create_log_stream(logGroupName=group, logStreamName=stream)
-                logs.put_log_events(logGroupName=group, logStreamName=stream, logEvents=events)
+                self._make_stream(logs, group, called.log_stream)
+                logs.put_log_events(logGroupName=group, logStreamName=called.log_stream, logEvents=events)
         except Exception as error:  # as on AWS the invocation does not fail
             _log.warning("the log of an invocation was not written to %s: %s", group, error)
+
+    def _make_stream(self, logs: Any, group: str, stream: str) -> None:
+        """That of the execution environment, whose earlier invocation may have made it."""
+        exists = logs.exceptions.ResourceAlreadyExistsException
+        with contextlib.suppress(exists):
+            try:
+                logs.create_log_stream(logGroupName=group, logStreamName=stream)
+            except logs.exceptions.ResourceNotFoundException:  # the role of a function may create its group
+                with contextlib.suppress(exists):  # by another invocation
+                    logs.create_log_group(logGroupName=group)
+                logs.create_log_stream(logGroupName=group, logStreamName=stream)
 
 
 def install(functions: Functions) -> None:
