@@ -47,5 +47,20 @@ def test_of_a_common_file_the_distribution_that_requires_the_other_has_its_own(t
     assert uv_install.covered(side_by_side) == []
 
 
+def test_what_programs_import_is_compiled_and_neither_tests_nor_a_file_that_is_no_python_is(tmp_path: Path) -> None:
+    for name in (
+        "lib/a.py",
+        "lib/tests/b.py",
+        "ray/c.py",
+        "transformers/models/d/d.py",
+        "transformers/models/auto/e.py",
+    ):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("VALUE = 1\n")
+    (tmp_path / "old.py").write_text("print 1\n")
+    uv_install.compile_packages(Path(sys.executable), tmp_path)
+    assert {path.name.partition(".")[0] for path in tmp_path.rglob("*.pyc")} == {"a", "e"}
+
+
 def test_no_file_of_this_environment_is_of_another_distribution_than_pip_would_leave() -> None:
     assert uv_install.covered(Path(sysconfig.get_path("purelib"))) == []

@@ -17,6 +17,7 @@ from pathlib import Path
 
 from uv import find_uv_bin
 
+COMPILE = "--compile-bytecode"
 # The variables of uv for the settings of pip, and what stands between several values.
 VARIABLES = {
     "index-url": ("UV_DEFAULT_INDEX", " "),
@@ -50,7 +51,7 @@ _DROPPED = frozenset(
         "--no-cache-dir",
         "--compile",
         "--no-compile",
-        "--compile-bytecode",
+        COMPILE,
         "--use-pep517",
         "--no-warn-script-location",
         "--no-warn-conflicts",
@@ -116,7 +117,7 @@ def command(python: Path) -> tuple[list[str], dict[str, str]]:
     pip = [sys.executable, "-m", "pip", "config", "list"]
     listed = subprocess.run(pip, check=False, capture_output=True, text=True).stdout  # without pip it has no settings
     arguments, variables = settings(listed)
-    words = [find_uv_bin(), "pip", "install", "--python", str(python), "--compile-bytecode", *arguments]
+    words = [find_uv_bin(), "pip", "install", "--python", str(python), COMPILE, *arguments]
     return words, {"UV_INDEX_STRATEGY": "unsafe-best-match", **variables, **os.environ}
 
 
