@@ -133,11 +133,11 @@ def initial(name: str, shape: torch.Size, config: Config, seed: int) -> Tensor:
 def text(folder: Path | None, most: int) -> Tensor:
     """Up to ``most`` bytes of the Python files in a folder, or of Python's standard library, sorted by name: uint8."""
     found = bytearray()
-    for file in sorted(Path(folder or sysconfig.get_path("stdlib")).rglob("*.py")):
-        if "site-packages" not in file.parts:
-            found += file.read_bytes()
-        if len(found) >= most:
-            break
+    for path in sorted(Path(folder or sysconfig.get_path("stdlib")).iterdir()):
+        if path.name != "site-packages" and len(found) < most:  # what is installed has 100,000 files
+            for file in sorted(path.rglob("*.py")) if path.is_dir() and not path.is_symlink() else [path]:
+                if file.suffix == ".py" and "site-packages" not in file.parts:
+                    found += file.read_bytes()
     if not found:
         raise ValueError(f"the folder of the text must have files like os.py, got {folder}")
     return torch.frombuffer(found[:most], dtype=torch.uint8)
