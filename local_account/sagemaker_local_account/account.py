@@ -52,6 +52,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 _running = threading.Lock()
 _UNWINDING_SECONDS = 1.0
+_END_SECONDS = 0.1  # in which the server sees that it shall end
 
 
 class LocalAccount:
@@ -249,7 +250,9 @@ class LocalAccount:
         )
         calls = CallLog(authenticated, caller_of=self._services.caller_of, log=self.state / "account.log")
         self._server = server.make(listener, calls)
-        self._thread = threading.Thread(target=self._server.serve_forever, name="local-account", daemon=True)
+        self._thread = threading.Thread(
+            target=self._server.serve_forever, args=(_END_SECONDS,), name="local-account", daemon=True
+        )
         self._thread.start()
         if self._web:
             from sagemaker_local_account.web.site import Site
