@@ -120,6 +120,7 @@ def computed() -> str:
     return "\n".join(rows) + "\n"
 
 
+@pytest.mark.soak  # computes some 30 workflows, also for `make snapshots`
 def test_the_page_has_the_sizes_and_events_that_are_computed() -> None:
     table, text = computed(), PAGE.read_text()
     before, _, rest = text.partition(BEGIN)

@@ -35,6 +35,7 @@ def test_the_same_executions_fail_with_one_retrier_of_step_functions_defaults(de
     assert row(100, 0, 1, definition).failed_with_defaults > 90
 
 
+@pytest.mark.soak  # 5,000 jobs
 def test_as_many_jobs_a_day_as_the_rate_allows_are_created_within_minutes(definition: Any) -> None:
     found = row(5_000, 86_400, 1, definition)
     assert (found.failed, found.longest_wait < 600) == (0, True)
@@ -53,6 +54,7 @@ def test_an_execution_that_never_creates_its_job_fails_in_the_simulation(definit
     assert {(created is None, status) for _, created, status in ended} == {(True, "FAILED"), (False, "SUCCEEDED")}
 
 
+@pytest.mark.soak  # simulates each row
 def test_the_page_has_the_simulations_rows(definition: Any) -> None:
     rows = [row(*one, definition) for one in ROWS if one[0] <= 1_000]
     lines = table(rows).splitlines()[2:]

@@ -29,6 +29,8 @@ from cdk_sagemaker_training import (
     TrainingWorkflow,
 )
 
+# The local account is as we made it, so that these find an assumption wrong on AWS alone.
+pytestmark = pytest.mark.soak
 PAGE = (ROOT / "docs" / "unknowns.md").read_text()
 CONTAINER = ("pytorch", "2.13-cpu-amzn2023-sagemaker")
 
@@ -217,7 +219,6 @@ def test_efs_is_mounted_without_a_role(deployed: Deployed, outputs: dict[str, st
     assert "Unable to mount file system" in deployed.the_job_of(execution)["FailureReason"]
 
 
-@pytest.mark.soak  # deploys a stack of file systems
 @on_aws(jobs=1)
 def test_permissions_of_file_systems_are_looked_at_when_the_job_is_created(
     deployed: Deployed, outputs: dict[str, str]

@@ -124,6 +124,7 @@ def test_cdks_own_validator_finds_nothing_in_the_app(elsewhere: Path) -> None:
     assert findings(elsewhere) == []
 
 
+@pytest.mark.soak  # the validator takes seconds
 def test_cdks_own_validator_finds_a_type_that_there_is_not(tmp_path: Path) -> None:
     program = tmp_path / "app.py"
     program.write_text(

@@ -18,6 +18,7 @@ class Running:
 
     def __init__(self, account: LocalAccount) -> None:
         self.account = account
+        self._clients: dict[tuple[Any, ...], Any] = {}  # each takes as long to make as many calls take
 
     def client(self, service: str, **options: Any) -> Any:
         environment = self.account.environment()
@@ -26,7 +27,10 @@ class Running:
             "aws_access_key_id": environment["AWS_ACCESS_KEY_ID"],
             "aws_secret_access_key": environment["AWS_SECRET_ACCESS_KEY"],
         }
-        return boto3.client(service, endpoint_url=self.account.endpoint_url, **{**own, **options})
+        key = (service, *sorted(options.items()))
+        if key not in self._clients:
+            self._clients[key] = boto3.client(service, endpoint_url=self.account.endpoint_url, **{**own, **options})
+        return self._clients[key]
 
     def role(self, name: str, service: str, *, may_do_all: bool = False) -> str:
         """A role that a service may take on, and which may do everything or nothing; its ARN."""

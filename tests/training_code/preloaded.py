@@ -36,7 +36,9 @@ from typing import Any, NoReturn
 # Inductor compiles in the process itself, and no vector code, which takes g++ twice as long.
 ENVIRONMENT = {"OMP_NUM_THREADS": "1", "TORCHINDUCTOR_COMPILE_THREADS": "1", "TORCHINDUCTOR_VEC_ISA_OK": "0"}
 MODULES = (
+    "sklearn.datasets",
     "torch._inductor.compile_fx",
+    "torch.distributed.checkpoint._fsspec_filesystem",
     "torch.distributed.checkpoint.state_dict",
     "torch.distributed.fsdp",
     "torch.distributed.pipelining",
