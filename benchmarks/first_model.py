@@ -62,6 +62,7 @@ def timed(commands: dict[str, list[str]], app: Path, environment: dict[str, str]
             command, cwd=app, env=environment, text=True, capture_output=True, stdin=subprocess.DEVNULL
         )
         figures[step] = time.perf_counter() - began
+        print(f"{' '.join(command[:3])}: {figures[step]:.0f} s", file=sys.stderr, flush=True)
         if done.returncode:
             raise SystemExit(f"{' '.join(command)} ended with {done.returncode}:\n{done.stdout}{done.stderr}")
     return figures
