@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import io
 import json
 import os
@@ -350,6 +351,46 @@ def test_a_process_that_ended_while_it_waited_fails_no_invocation(running: Runni
     waiting.pod.kill_host("function")
     waiting.pod.wait()
     assert invoked(lambda_, "waits") == [1, "text"]
+
+
+VARIABLES = """
+import os
+def handler(event, context):
+    print("printed")
+    return [os.environ["AWS_LAMBDA_LOG_STREAM_NAME"] == context.log_stream_name, os.environ["AWS_EXECUTION_ENV"]]
+"""
+
+
+def test_the_tail_of_the_log_is_in_the_answer_where_it_is_asked_for(running: Running) -> None:
+    """LocalStack's recorded test_invocation_with_logs; the variables are those of Lambda's guide."""
+    lambda_ = create(running, "tail", VARIABLES)
+    assert "LogResult" not in lambda_.invoke(FunctionName="tail")
+    answer = lambda_.invoke(FunctionName="tail", LogType="Tail")
+    assert json.load(answer["Payload"]) == [True, "AWS_Lambda_python3.13"]
+    start, printed, end, report = base64.b64decode(answer["LogResult"]).decode().splitlines()
+    [request_id] = re.findall(r"^START RequestId: ([-0-9a-f]{36}) Version: \$LATEST$", start)
+    assert (printed, end) == ("printed", f"END RequestId: {request_id}")
+    assert re.fullmatch(
+        rf"REPORT RequestId: {request_id}\tDuration: [0-9.]+ ms\tBilled Duration: \d+ ms\tMemory Size: 128 MB", report
+    )
+
+
+def test_a_payload_that_is_no_json_is_refused(running: Running) -> None:
+    """LocalStack's recorded test_lambda_invoke_payload_encoding_error."""
+    lambda_ = create(running, "json", VARIABLES)
+    with pytest.raises(
+        ClientError, match="Could not parse request body into json: Could not parse payload into json"
+    ) as refused:
+        lambda_.invoke(FunctionName="json", Payload=b'{"number": ')
+    assert refused.value.response["Error"]["Code"] == "InvalidRequestContentException"
+
+
+@pytest.mark.parametrize(("name", "session"), [("s", "s@lambda_function"), ("aa", "aa")])
+def test_the_session_of_a_functions_role_has_the_functions_name(running: Running, name: str, session: str) -> None:
+    """LocalStack's recorded test_assume_role."""
+    code = "import boto3\ndef handler(event, context): return boto3.client('sts').get_caller_identity()['Arn']\n"
+    arn = f"arn:aws:sts::123456789012:assumed-role/Role-of-{name}/{session}"
+    assert invoked(create(running, name, code), name) == arn
 
 
 def test_environments_that_wait_for_long_are_closed(running: Running, monkeypatch: pytest.MonkeyPatch) -> None:

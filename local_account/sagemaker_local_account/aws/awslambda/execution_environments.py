@@ -32,7 +32,7 @@ from sagemaker_local_account.runtime.pod import HostError, Pod
 from sagemaker_local_account.runtime.spec import ContainerSpec, PodSpec
 
 # The folders of a function's code and of its runtime (Lambda's guide, "Defined runtime environment variables").
-TASK, _RUNTIMES = "/var/task", "/var/runtime"
+TASK, RUNTIMES = "/var/task", "/var/runtime"
 _HOST = "function"
 _RUNTIME = Path(__file__).with_name("function_runtime.py")
 # Of environments that wait for an invocation.
@@ -47,12 +47,14 @@ class Call:
         payload: what the handler returned, as JSON, or its error.
         failed: whether it is an error.
         printed: its output.
+        request_id: of the invocation.
         log_stream: that of its execution environment.
     """
 
     payload: str
     failed: bool
     printed: str
+    request_id: str
     log_stream: str
 
     @property
@@ -171,26 +173,26 @@ class ExecutionEnvironment:
             parent: where the folder is made.
         """
         folder = Path(tempfile.mkdtemp(dir=parent)).absolute()
+        log_stream = f"{time.strftime('%Y/%m/%d', time.gmtime())}/[$LATEST]{uuid.uuid4().hex}"
         try:
             with atomic_files.naming_full_disk(parent):
                 zipfile.ZipFile(io.BytesIO(function.code_bytes)).extractall(folder / "image" / TASK[1:])
         except BaseException:
             shutil.rmtree(folder, ignore_errors=True)
             raise
-        runtime = folder / "image" / _RUNTIMES[1:]
+        runtime = folder / "image" / RUNTIMES[1:]
         runtime.mkdir(parents=True)
         shutil.copy(_RUNTIME, runtime)
         host = ContainerSpec.alone(
             name=_HOST,
             folder=folder / "host",
             root=folder / "image",
-            environment=variables,
+            environment={**variables, "AWS_LAMBDA_LOG_STREAM_NAME": log_stream},
             # -P: the runtime's folder is not put on sys.path.
-            command=(sys.executable, "-P", f"{_RUNTIMES}/{_RUNTIME.name}"),
+            command=(sys.executable, "-P", f"{RUNTIMES}/{_RUNTIME.name}"),
             working_directory=TASK,
         )
         endpoint_port = int(variables["AWS_ENDPOINT_URL"].rpartition(":")[2])
-        log_stream = f"{time.strftime('%Y/%m/%d', time.gmtime())}/[$LATEST]{uuid.uuid4().hex}"
         return cls(function, version, PodSpec(folder.name, (host,), endpoint_port, folder), log_stream)
 
     def invoke(self, invocation: Mapping[str, Any]) -> Call:
@@ -201,24 +203,25 @@ class ExecutionEnvironment:
         """
         if self.process is not None and self.process.pod.wait(0) is not None:  # it has ended while it waited
             self._end_process()
+        context = {**invocation["context"], "log_stream_name": self.log_stream}
+        of = {"request_id": context["aws_request_id"], "log_stream": self.log_stream}
         try:
             self.process = process = self.process or _Process(self.spec)
         except HostError as error:
             payload = json.dumps({"errorMessage": str(error), "errorType": "Sandbox.Failure"})
-            return Call(payload, True, str(error), self.log_stream)
-        context = {**invocation["context"], "log_stream_name": self.log_stream}
+            return Call(payload, True, str(error), **of)
         seconds = invocation["seconds"]
         try:
             result = process.handle({**invocation, "context": context}, time.monotonic() + seconds)
-            return Call(result["payload"], result["failed"], "\n".join(process.lines), self.log_stream)
+            return Call(result["payload"], result["failed"], "\n".join(process.lines), **of)
         except TimeoutError:
             kind, why = "Sandbox.Timedout", f"Task timed out after {seconds:.2f} seconds"
         except _Ended:
             kind, why = "Runtime.ExitError", f"Runtime exited {_how_it_exited(process.exit_code())}"
         self._end_process()
-        message = f"RequestId: {context['aws_request_id']} Error: {why}"
+        message = f"RequestId: {of['request_id']} Error: {why}"
         payload = json.dumps({"errorType": kind, "errorMessage": message})
-        return Call(payload, True, "\n".join([*process.lines, message]), self.log_stream)
+        return Call(payload, True, "\n".join([*process.lines, message]), **of)
 
     def close(self) -> None:
         """Kills its process and deletes its folder."""

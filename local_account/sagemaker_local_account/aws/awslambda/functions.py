@@ -10,6 +10,7 @@ import base64
 import contextlib
 import json
 import logging
+import math
 import sys
 import time
 import uuid
@@ -20,7 +21,7 @@ from typing import Any
 from moto.awslambda.models import LambdaFunction
 from moto.core.exceptions import JsonRESTError
 
-from sagemaker_local_account.aws.awslambda.execution_environments import TASK, Call, ExecutionEnvironments
+from sagemaker_local_account.aws.awslambda.execution_environments import RUNTIMES, TASK, Call, ExecutionEnvironments
 from sagemaker_local_account.aws.sts.sessions import RoleSessions
 from sagemaker_local_account.core.clients import OF_JOBS, Clients
 from sagemaker_local_account.core.patches import CREATE, UPDATE, patch
@@ -58,6 +59,7 @@ HONOURED = frozenset(
 # Of properties that a template leaves out (template reference, AWS::Lambda::Function).
 _DEFAULTS = {"Description": "", "Environment": {"Variables": {}}, "MemorySize": 128, "Timeout": 3}
 
+_TAIL_BYTES = 4096  # of an invocation's log (API, Invoke, LogResult)
 _log = logging.getLogger(__name__)
 _account_functions: Functions
 
@@ -102,7 +104,7 @@ class Functions:
         }
         called = self._environments.invoke(
             function,
-            self._variables(function, keys),
+            self._variables(function, keys, group),
             {"event": event, "context": context, "seconds": float(function.timeout)},
         )
         self._keep(function.region, group, called, keys)
@@ -112,7 +114,7 @@ class Functions:
         """Ends all processes that wait for invocations."""
         self._environments.close()
 
-    def _variables(self, function: LambdaFunction, keys: Mapping[str, str]) -> dict[str, str]:
+    def _variables(self, function: LambdaFunction, keys: Mapping[str, str], group: str) -> dict[str, str]:
         passed_on = self._environment()
         return {
             **{name: passed_on[name] for name in _PASSED_ON if name in passed_on},
@@ -121,13 +123,19 @@ class Functions:
             "PATH": f"{sys.prefix}/bin:/usr/local/bin:/usr/bin:/bin",
             **function.environment_vars,
             **keys,
+            "AWS_EXECUTION_ENV": f"AWS_Lambda_{function.run_time}",
             "AWS_LAMBDA_FUNCTION_NAME": function.function_name,
             "AWS_LAMBDA_FUNCTION_MEMORY_SIZE": str(function.memory_size),
+            "AWS_LAMBDA_FUNCTION_VERSION": "$LATEST",
+            "AWS_LAMBDA_INITIALIZATION_TYPE": "on-demand",
+            "AWS_LAMBDA_LOG_GROUP_NAME": group,
             "HOME": "/root",
+            "LAMBDA_RUNTIME_DIR": RUNTIMES,
             "LAMBDA_TASK_ROOT": TASK,
             "PYTHONDONTWRITEBYTECODE": "1",
             "PYTHONUNBUFFERED": "1",
             "TMPDIR": "/tmp",
+            "TZ": ":UTC",
             "_HANDLER": str(function.handler),
         }
 
@@ -225,10 +233,36 @@ def _invoke(self: LambdaFunction, body: str | bytes, request_headers: Any, respo
             f"Runtime must be python3.* in the local account, got {self.run_time} of {self.function_name}",
         )
     try:
-        called = _account_functions.call(self, json.loads(body or "{}"))
+        event = json.loads(body or "{}")
+    except ValueError as error:
+        parsing = "Could not parse request body into json: Could not parse payload into json"
+        raise JsonRESTError("InvalidRequestContentException", f"{parsing}: {error}") from None
+    began = time.monotonic()
+    try:
+        called = _account_functions.call(self, event)
     except LookupError as error:
         raise JsonRESTError("AccessDeniedException", str(error)) from None
     response_headers["x-amz-executed-version"] = "$LATEST"
+    if request_headers.get("X-Amz-Log-Type") == "Tail":
+        tail = _tail(called, 1000 * (time.monotonic() - began), self.memory_size)
+        response_headers["x-amz-log-result"] = base64.b64encode(tail.encode()[-_TAIL_BYTES:]).decode()
     if called.failed:
         response_headers["x-amz-function-error"] = "Unhandled"
     return called.payload
+
+
+def _tail(called: Call, milliseconds: float, memory: int) -> str:
+    """The log of an invocation with Lambda's own lines; the memory that it used is not known."""
+    of = f"RequestId: {called.request_id}"
+    used = [
+        f"Duration: {milliseconds:.2f} ms",
+        f"Billed Duration: {math.ceil(milliseconds)} ms",
+        f"Memory Size: {memory} MB",
+    ]
+    lines = [
+        f"START {of} Version: $LATEST",
+        called.printed.strip("\n"),
+        f"END {of}",
+        "\t".join([f"REPORT {of}", *used]),
+    ]
+    return "".join(f"{line}\n" for line in lines if line)
