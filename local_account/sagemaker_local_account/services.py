@@ -116,7 +116,7 @@ class Services:
         self.authorizer = Authorizer(
             first, AUTHORIZATIONS, self._tags_of, organization=organization, enforced=enforce_iam
         )
-        self._sessions = sts.RoleSessions(self.authorizer)
+        self._sessions, self._tokens = sts.RoleSessions(self.authorizer), sts.SessionTokens()
         self._clients = clients.Clients(account.endpoint_url)
         self._root_keys = {
             "AWS_ACCESS_KEY_ID": account.access_key_id,
@@ -204,11 +204,13 @@ class Services:
         return None
 
     def issued(self, access_key_id: str) -> IssuedKey | None:
-        """Returns a key of this account: the root's, a role's session's, or an active key of an IAM user; else None.
+        """Returns a key of this account: the root's, a session's, or an active key of an IAM user; else None.
 
         Raises:
             AuthenticationError: the session has expired.
         """
+        if (of_token := self._tokens.issued(access_key_id)) is not None:
+            return of_token
         if access_key_id == self._account.access_key_id:
             return IssuedKey(access_key_id, self._account.secret_access_key)
         role = sts_backends[self._account.account_id]["aws"].get_assumed_role_from_access_key(access_key_id)
@@ -265,7 +267,7 @@ class Services:
         s3_files.install(self._state / "s3")
         form_policy.install()
         s3_notifications.install(self.authorizer, self._deliveries)
-        sts.install(self._account.access_key_id)
+        sts.install(self._account.access_key_id, self._tokens)
         backend.install(of_states, self.authorizer)
         engine.install(RESOURCES)
         cloudwatch.install()

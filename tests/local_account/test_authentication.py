@@ -3,6 +3,8 @@
 import http.client
 import json
 import socket
+from datetime import UTC, datetime, timedelta
+from typing import Any
 from urllib.parse import urlsplit
 
 import boto3
@@ -53,6 +55,48 @@ def test_a_request_to_another_host_is_refused(running: Running) -> None:
 
 def test_a_request_signed_with_another_secret_is_refused(running: Running) -> None:
     assert answer(running, secret="another")[0] == 403
+
+
+def with_token(running: Running, service: str, of: dict[str, str], **changes: str) -> Any:
+    """A client with the credentials of GetSessionToken."""
+    keys = {
+        "aws_access_key_id": "AccessKeyId",
+        "aws_secret_access_key": "SecretAccessKey",
+        "aws_session_token": "SessionToken",
+    }
+    return running.client(service, **{name: {**of, **changes}[member] for name, member in keys.items()})
+
+
+def test_the_credentials_of_get_session_token_are_those_of_who_called_for_an_hour(running: Running) -> None:
+    """Of the root at most an hour (STS's API, GetSessionToken); by session credentials it cannot be called."""
+    of_root = running.client("sts").get_session_token(DurationSeconds=7_200)["Credentials"]
+    assert of_root["Expiration"] - datetime.now(tz=UTC) < timedelta(hours=1, minutes=1)
+    sts = with_token(running, "sts", of_root)
+    assert sts.get_caller_identity()["Arn"] == "arn:aws:iam::123456789012:root"
+    with_token(running, "s3", of_root).list_buckets()
+    for refused, code in (
+        (sts.get_session_token, "AccessDenied"),
+        (with_token(running, "sts", of_root, SessionToken="another").get_caller_identity, "InvalidClientTokenId"),
+        (with_token(running, "sts", of_root, SecretAccessKey="another").get_caller_identity, "SignatureDoesNotMatch"),
+    ):
+        with pytest.raises(ClientError) as error:
+            refused()
+        assert error.value.response["Error"]["Code"] == code
+
+
+def test_a_users_session_token_is_theirs(running: Running) -> None:
+    iam = running.client("iam")
+    iam.create_user(UserName="somebody")
+    key = iam.create_access_key(UserName="somebody")["AccessKey"]
+    of_user = with_token(running, "sts", {**key, "SessionToken": None}).get_session_token()["Credentials"]
+    assert with_token(running, "sts", of_user).get_caller_identity()["Arn"] == "arn:aws:iam::123456789012:user/somebody"
+    with pytest.raises(ClientError, match="user/somebody is not authorized to perform: s3:ListAllMyBuckets"):
+        with_token(running, "s3", of_user).list_buckets()
+
+
+def test_a_federation_token_is_refused_in_place_of_keys_that_nobody_issued(running: Running) -> None:
+    with pytest.raises(ClientError, match="does not support this operation: GetFederationToken"):
+        running.client("sts").get_federation_token(Name="somebody")
 
 
 def test_the_api_of_moto_itself_is_refused_to_whoever_has_keys(running: Running) -> None:

@@ -38,7 +38,7 @@ CLOCK_SKEW = datetime.timedelta(minutes=15)
 
 @dataclass(frozen=True)
 class IssuedKey:
-    """An access key of this account, and the session token that requests must carry with it, if any."""
+    """The access key of a request's principal, and the secret and, if any, the session token of the key that is sent."""
 
     access_key_id: str
     secret_access_key: str
@@ -122,7 +122,7 @@ class SigV4Authentication:
         _check_agreement(environ)
         _check_headers(environ, signature)
         _check_chunks(environ, signature, key)
-        environ[KEY] = signature.access_key_id
+        environ[KEY] = key.access_key_id
         if environ[SERVICE] != "s3":  # whose Content-Encoding is metadata of the object
             decompress(environ)
 

@@ -137,7 +137,10 @@ class Authorizer:
                 caller, calls[0], "because PolicyArns of a session are not evaluated by the local account"
             )
         for call in calls:
-            if call.action != "sts:GetCallerIdentity":  # requires no permission (IAM's guide)
+            if call.action not in (
+                "sts:GetCallerIdentity",
+                "sts:GetSessionToken",
+            ):  # require no permission (IAM's guide, STS's API)
                 self.check(caller, call, region)
 
     def role(self, arn: str, session: str) -> Caller:

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import re
+import secrets
+import string
 import threading
 from collections.abc import Mapping
+from datetime import datetime, timedelta
 
-from moto.core.responses import ActionResult
+from moto.core.exceptions import _RESTError
+from moto.core.responses import ActionResult, BaseResponse
+from moto.core.utils import utcnow
 from moto.iam.exceptions import NotFoundException
 from moto.iam.models import iam_backends
 from moto.sts.exceptions import STSClientError, STSValidationError
@@ -15,23 +20,31 @@ from moto.sts.responses import TokenResponse
 
 from sagemaker_local_account.core.patches import patch
 from sagemaker_local_account.core.state import ACCOUNT_ID, REGION
+from sagemaker_local_account.iam.authentication import AuthenticationError, IssuedKey
 from sagemaker_local_account.iam.authorizer import MANAGED, Authorizer, document_of
 
 _moto_get_caller_identity = STSBackend.get_caller_identity
 
 _moto_assume_role = TokenResponse.assume_role
+_moto_get_access_key = BaseResponse.get_access_key
+_moto_get_session_token = TokenResponse.get_session_token
 # Hosts get them as variables, where AWS's hosts renew theirs; they are those of this account's process alone.
 _SECONDS = 365 * 86_400
 _MOST_POLICIES = 10
+_MOST_SECONDS_OF_ROOT = 3_600  # STS's API, GetSessionToken, DurationSeconds
+
+
+class _AccessDenied(_RESTError):  # moto's serializer knows no such error of STS
+    code = 403
 
 
 class RoleSessions:
-    """Caches credentials per role and service."""
+    """Caches credentials per role and session name."""
 
     def __init__(self, authorizer: Authorizer) -> None:
         self._authorizer = authorizer
         self._lock = threading.Lock()
-        self._known: dict[tuple[str, str], dict[str, str]] = {}
+        self._known: dict[tuple[str, str], dict[str, str]] = {}  # by role and session name
 
     def credentials(self, role_arn: str, service: str, source_arn: str) -> Mapping[str, str]:
         """Returns the AWS_* variables with a role's credentials.
@@ -45,12 +58,13 @@ class RoleSessions:
             LookupError: the account has no such role, or its trust policy does not allow the service to assume it.
         """
         self._authorizer.check_trust(role_arn, service, source_arn)
+        name = session_name(service, source_arn)
         with self._lock:
-            if known := self._known.get((role_arn, service)):
+            if known := self._known.get((role_arn, name)):
                 return known
             session = sts_backends[ACCOUNT_ID]["aws"].assume_role(
                 region_name=REGION,
-                role_session_name=session_name(service),
+                role_session_name=name,
                 role_arn=role_arn,
                 policy="",
                 duration=_SECONDS,
@@ -61,16 +75,72 @@ class RoleSessions:
                 "AWS_SECRET_ACCESS_KEY": session.secret_access_key,
                 "AWS_SESSION_TOKEN": session.session_token,
             }
-            self._known[role_arn, service] = keys
+            self._known[role_arn, name] = keys
             return keys
 
 
-def install(root_key_id: str) -> None:
+class SessionTokens:
+    """The temporary credentials of GetSessionToken, which stand for the key of the root or of a user that called it."""
+
+    def __init__(self) -> None:
+        self._issued: dict[str, tuple[IssuedKey, datetime]] = {}
+
+    def issue(self, principal_key: str, expiration: datetime) -> dict[str, str]:
+        """Returns the members of Credentials.
+
+        Args:
+            principal_key: the access key that calls.
+            expiration: when they end.
+        """
+        access_key_id = "ASIA" + "".join(secrets.choice(string.ascii_uppercase + string.digits) for _ in range(16))
+        secret, token = secrets.token_urlsafe(30), secrets.token_urlsafe(120)
+        self._issued[access_key_id] = IssuedKey(principal_key, secret, token), expiration
+        return {"AccessKeyId": access_key_id, "SecretAccessKey": secret, "SessionToken": token}
+
+    def issued(self, access_key_id: str) -> IssuedKey | None:
+        """Returns the key that an access key stands for; None for another.
+
+        Raises:
+            AuthenticationError: it has expired.
+        """
+        if access_key_id not in self._issued:
+            return None
+        key, expiration = self._issued[access_key_id]
+        if expiration < utcnow():
+            raise AuthenticationError("ExpiredToken", "The security token included in the request is expired")
+        return key
+
+    def principal_key(self, access_key_id: str) -> str:
+        """Returns the access key that one stands for, or itself."""
+        return self._issued[access_key_id][0].access_key_id if access_key_id in self._issued else access_key_id
+
+
+def install(root_key_id: str, tokens: SessionTokens) -> None:
     """Patches moto's STS.
 
     GetCallerIdentity returns the root's ARN for the root key, for which moto returns "user/moto"; AssumeRole takes managed
-    session policies, which moto ignores.
+    session policies, which moto ignores. moto's credentials of GetSessionToken and GetFederationToken are examples, which no
+    account has issued: the former are those of ``tokens``, the latter is not supported.
+
+    Args:
+        root_key_id: the root's access key.
+        tokens: the credentials of GetSessionToken.
     """
+
+    def get_session_token(self: TokenResponse) -> ActionResult:
+        caller = _moto_get_access_key(self)
+        if caller.startswith("ASIA"):  # an AssumedRole's, or one of these
+            raise _AccessDenied("AccessDenied", "Cannot call GetSessionToken with session credentials")
+        answer: ActionResult = _moto_get_session_token(self)
+        credentials = answer._result["Credentials"]
+        if caller == root_key_id:
+            longest = utcnow() + timedelta(seconds=_MOST_SECONDS_OF_ROOT)
+            credentials["Expiration"] = min(credentials["Expiration"], longest)
+        credentials |= tokens.issue(caller, credentials["Expiration"])
+        return answer
+
+    def get_federation_token(self: TokenResponse) -> ActionResult:
+        raise NotImplementedError("GetFederationToken")
 
     def get_caller_identity(self: STSBackend, access_key_id: str, region: str) -> tuple[str, str, str]:
         if access_key_id == root_key_id:
@@ -80,6 +150,9 @@ def install(root_key_id: str) -> None:
 
     patch(STSBackend, "get_caller_identity", get_caller_identity, "self, access_key_id, region")
     patch(TokenResponse, "assume_role", _assume_role, "self")
+    patch(TokenResponse, "get_session_token", get_session_token, "self")
+    patch(TokenResponse, "get_federation_token", get_federation_token, "self")
+    patch(BaseResponse, "get_access_key", lambda self: tokens.principal_key(_moto_get_access_key(self)), "self")
 
 
 def _assume_role(self: TokenResponse) -> ActionResult:
@@ -120,6 +193,13 @@ def _managed(account: str, arn: str) -> str:
         raise STSClientError("MalformedPolicyDocument", f"the account has no managed policy {arn}") from None
 
 
-def session_name(service: str) -> str:
-    """Returns the role session name that a service uses; SageMaker's is that of AWS."""
+def session_name(service: str, source_arn: str = "") -> str:
+    """Returns the role session name that a service uses.
+
+    SageMaker's is that of AWS, and so is that of a function, its name, which must have two characters (LocalStack's recorded
+    test_assume_role).
+    """
+    if service == "lambda.amazonaws.com":
+        name = source_arn.rpartition(":")[2]
+        return name if len(name) > 1 else f"{name}@lambda_function"
     return {"sagemaker.amazonaws.com": "SageMaker"}.get(service, service.partition(".")[0])
