@@ -22,7 +22,7 @@ def definition() -> Any:
     return workflows_definition()
 
 
-@pytest.mark.parametrize("number", [20, 100, 1_000])
+@pytest.mark.parametrize("number", [20, 100, pytest.param(1_000, marks=pytest.mark.soak)])
 def test_executions_that_start_together_all_create_their_jobs(number: int, definition: Any) -> None:
     found = row(number, 0, 1, definition)
     assert found.failed == 0

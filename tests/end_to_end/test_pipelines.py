@@ -30,6 +30,8 @@ from cdk_sagemaker_training import (
 )
 from sagemaker_local_account.faults import LostAnswer, Throttling
 
+# A deployment of its own; test_prove.py and test_pipeline.py of the constructs have each of its ways with every change.
+pytestmark = pytest.mark.soak
 A_MEASURED_JOB = Path(__file__).parent / "a_measured_job"
 GROUP = "digits"
 
@@ -141,7 +143,6 @@ def test_a_model_that_is_good_enough_is_trained_on_approved_and_registered_with_
     assert json.loads(written) == {"training_metrics": {"accuracy": {"value": 0.93}}}
 
 
-@pytest.mark.soak
 def test_a_workflow_that_ended_before_its_lost_start_was_repeated_is_found(
     deployed: Deployed, outputs: dict[str, str]
 ) -> None:
@@ -168,7 +169,6 @@ def test_a_workflow_that_ended_before_its_lost_start_was_repeated_is_found(
     assert len(ended_ones() - before) == 1
 
 
-@pytest.mark.soak
 def test_a_model_that_is_not_good_enough_ends_the_execution_and_is_not_trained_on(
     deployed: Deployed, outputs: dict[str, str]
 ) -> None:
@@ -180,7 +180,6 @@ def test_a_model_that_is_not_good_enough_ends_the_execution_and_is_not_trained_o
     assert versions(deployed) == registered
 
 
-@pytest.mark.soak
 def test_a_job_that_logs_no_value_of_the_metric_fails_the_execution_by_name(
     deployed: Deployed, outputs: dict[str, str]
 ) -> None:
@@ -189,7 +188,6 @@ def test_a_job_that_logs_no_value_of_the_metric_fails_the_execution_by_name(
     assert ended["cause"] == f"{jobs(deployed)[0]}: no value of accuracy"
 
 
-@pytest.mark.soak
 def test_a_model_that_is_refused_is_not_registered_and_the_cause_is_the_answer(
     deployed: Deployed, outputs: dict[str, str]
 ) -> None:

@@ -75,9 +75,9 @@ KEPT_BY_INTERLEAVED = {
 }
 RESUMED = {
     "fsdp to tensor x pipeline": f"{GONE_ON} {RISING} --from kept-by-fsdp --tensor 2 --pipeline 2 --microbatches 2",
-    "interleaved to 1F1B": f"{GONE_ON} --from kept-by-interleaved --pipeline 4 --microbatches 4",
 }
 MORE_RESUMED = {
+    "interleaved to 1F1B": f"{GONE_ON} --from kept-by-interleaved --pipeline 4 --microbatches 4",
     "fsdp to hybrid shard": f"{GONE_ON} {RISING} --from kept-by-fsdp --data-replicate 2 --data-shard 2",
     "interleaved to fsdp": f"{GONE_ON} --from kept-by-interleaved --data-shard 4 {RECOMPUTED}",
 }
@@ -168,7 +168,7 @@ def more_two(tmp_path_factory: pytest.TempPathFactory) -> Launch:
 
 @pytest.fixture(scope="module")
 def four(tmp_path_factory: pytest.TempPathFactory) -> Launch:
-    return launch(tmp_path_factory.mktemp("four"), 4, ON_FOUR_RANKS | KEPT_BY_FSDP | KEPT_BY_INTERLEAVED | RESUMED)
+    return launch(tmp_path_factory.mktemp("four"), 4, ON_FOUR_RANKS | KEPT_BY_FSDP | RESUMED)
 
 
 @pytest.fixture(scope="module")
@@ -229,7 +229,7 @@ def test_four_ranks_have_the_norm_of_the_gradients_of_one_process(
     assert min(norms.values()) > 0.1
 
 
-@layouts("four", ON_FOUR_RANKS | KEPT_BY_FSDP | KEPT_BY_INTERLEAVED, MORE_ON_FOUR_RANKS)
+@layouts("four", ON_FOUR_RANKS | KEPT_BY_FSDP, MORE_ON_FOUR_RANKS | KEPT_BY_INTERLEAVED)
 def test_four_ranks_have_the_losses_of_one_process(
     alone: Launch, launched: Launch, layout: str, arguments: str
 ) -> None:
