@@ -137,10 +137,7 @@ class Authorizer:
                 caller, calls[0], "because PolicyArns of a session are not evaluated by the local account"
             )
         for call in calls:
-            if call.action not in (
-                "sts:GetCallerIdentity",
-                "sts:GetSessionToken",
-            ):  # require no permission (IAM's guide, STS's API)
+            if call.action not in ("sts:GetCallerIdentity", "sts:GetSessionToken"):  # need none (IAM's guide)
                 self.check(caller, call, region)
 
     def role(self, arn: str, session: str) -> Caller:
