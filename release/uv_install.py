@@ -60,14 +60,14 @@ def covered(folder: Path) -> list[str]:
 
 # Tests; what of the CDK, of transformers and of Ray is imported is compiled then, and is little of what there is.
 NOT_COMPILED = re.compile(r"/(tests|aws_cdk|ray|pip)/|/transformers/models/(?!auto/)")
-COMPILE = """
+COMPILE_FILES = """
 import compileall, sys, warnings
 warnings.filterwarnings("ignore")  # of what is in other people's packages
 for path in sys.stdin:
     compileall.compile_file(path.strip(), quiet=2)
 """
 # Imports each public name, and with it the modules of the CDK that it needs.
-IMPORT = "import cdk_sagemaker_training as library; [getattr(library, name) for name in dir(library)]"
+IMPORT_LIBRARY = "import cdk_sagemaker_training as library; [getattr(library, name) for name in dir(library)]"
 
 
 def compile_packages(python: Path, folder: Path) -> None:
@@ -79,7 +79,7 @@ def compile_packages(python: Path, folder: Path) -> None:
     files = [path for path in folder.rglob("*.py") if not NOT_COMPILED.search(f"/{path.relative_to(folder)}")]
     files.sort(key=lambda path: path.stat().st_size)
     count = os.cpu_count() or 1
-    command = [str(python), "-I", "-S", "-c", COMPILE]
+    command = [str(python), "-I", "-S", "-c", COMPILE_FILES]
     compiling = [subprocess.Popen(command, stdin=subprocess.PIPE, text=True) for _ in range(count)]
     with ThreadPoolExecutor(count) as threads:
         for first, process in enumerate(compiling):
@@ -87,13 +87,12 @@ def compile_packages(python: Path, folder: Path) -> None:
         if (folder / "aws_cdk").exists():
             environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": ""}
             # It fails where the library is not installed.
-            subprocess.run([str(python), "-c", IMPORT], env=environment, capture_output=True, check=False)
+            subprocess.run([str(python), "-c", IMPORT_LIBRARY], env=environment, capture_output=True, check=False)
 
 
 def install(python: Path, folder: Path, asked: Sequence[str]) -> int:
     """Install what is asked for into an environment, and then anew what was covered; returns uv's exit status."""
-    command, environment = uv.command(python)
-    command.remove(uv.COMPILE)
+    command, environment = uv.command(python, compiles=False)
     status = subprocess.run([*command, *asked], env=environment, check=False).returncode
     again = covered(folder)
     if again and not status:

@@ -209,15 +209,15 @@ class Services:
         Raises:
             AuthenticationError: the session has expired.
         """
-        if (of_token := self._tokens.issued(access_key_id)) is not None:
-            return of_token
         if access_key_id == self._account.access_key_id:
             return IssuedKey(access_key_id, self._account.secret_access_key)
         role = sts_backends[self._account.account_id]["aws"].get_assumed_role_from_access_key(access_key_id)
-        if role is not None:
-            if role.expiration < utcnow():
+        session = role or self._tokens.get(access_key_id)
+        if session is not None:
+            if session.expiration < utcnow():
                 raise AuthenticationError("ExpiredToken", "The security token included in the request is expired")
-            return IssuedKey(access_key_id, role.secret_access_key, role.session_token)
+            principal_key = self._tokens.principal_key(access_key_id)
+            return IssuedKey(principal_key, session.secret_access_key, session.session_token)
         key = iam_backends[self._account.account_id]["aws"].access_keys.get(access_key_id)
         if key is None or key.status != "Active":
             return None

@@ -17,7 +17,6 @@ from pathlib import Path
 
 from uv import find_uv_bin
 
-COMPILE = "--compile-bytecode"
 # The variables of uv for the settings of pip, and what stands between several values.
 VARIABLES = {
     "index-url": ("UV_DEFAULT_INDEX", " "),
@@ -51,7 +50,7 @@ _DROPPED = frozenset(
         "--no-cache-dir",
         "--compile",
         "--no-compile",
-        COMPILE,
+        "--compile-bytecode",
         "--use-pep517",
         "--no-warn-script-location",
         "--no-warn-conflicts",
@@ -109,7 +108,7 @@ def settings(listed: str) -> tuple[list[str], dict[str, str]]:
     return ["--no-index"] if of_pip.get("no-index", "").lower() in _TRUE else [], found
 
 
-def command(python: Path) -> tuple[list[str], dict[str, str]]:
+def command(python: Path, *, compiles: bool = True) -> tuple[list[str], dict[str, str]]:
     """Returns the command that installs packages into the environment of a Python, without its arguments, and its variables.
 
     The newest version of all indexes is taken, as by pip.
@@ -117,7 +116,9 @@ def command(python: Path) -> tuple[list[str], dict[str, str]]:
     pip = [sys.executable, "-m", "pip", "config", "list"]
     listed = subprocess.run(pip, check=False, capture_output=True, text=True).stdout  # without pip it has no settings
     arguments, variables = settings(listed)
-    words = [find_uv_bin(), "pip", "install", "--python", str(python), COMPILE, *arguments]
+    words = [find_uv_bin(), "pip", "install", "--python", str(python), *arguments]
+    if compiles:
+        words.append("--compile-bytecode")
     return words, {"UV_INDEX_STRATEGY": "unsafe-best-match", **variables, **os.environ}
 
 

@@ -7,6 +7,7 @@ import secrets
 import string
 import threading
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from moto.core.exceptions import _RESTError
@@ -20,7 +21,6 @@ from moto.sts.responses import TokenResponse
 
 from sagemaker_local_account.core.patches import patch
 from sagemaker_local_account.core.state import ACCOUNT_ID, REGION
-from sagemaker_local_account.iam.authentication import AuthenticationError, IssuedKey
 from sagemaker_local_account.iam.authorizer import MANAGED, Authorizer, document_of
 
 _moto_get_caller_identity = STSBackend.get_caller_identity
@@ -79,40 +79,41 @@ class RoleSessions:
             return keys
 
 
-class SessionTokens:
-    """The temporary credentials of GetSessionToken, which stand for the key of the root or of a user that called it."""
+@dataclass(frozen=True)
+class SessionToken:
+    """The temporary credentials of GetSessionToken.
 
-    def __init__(self) -> None:
-        self._issued: dict[str, tuple[IssuedKey, datetime]] = {}
+    Args:
+        principal_key: the access key that they stand for, of the root or of a user that called it.
+        secret_access_key: their own.
+        session_token: their own.
+        expiration: when they end.
+    """
+
+    principal_key: str
+    secret_access_key: str
+    session_token: str
+    expiration: datetime
+
+
+class SessionTokens(dict[str, SessionToken]):
+    """The temporary credentials of GetSessionToken, by their access key."""
 
     def issue(self, principal_key: str, expiration: datetime) -> dict[str, str]:
         """Returns the members of Credentials.
 
         Args:
-            principal_key: the access key that calls.
-            expiration: when they end.
+            principal_key: see `SessionToken`.
+            expiration: see `SessionToken`.
         """
         access_key_id = "ASIA" + "".join(secrets.choice(string.ascii_uppercase + string.digits) for _ in range(16))
         secret, token = secrets.token_urlsafe(30), secrets.token_urlsafe(120)
-        self._issued[access_key_id] = IssuedKey(principal_key, secret, token), expiration
+        self[access_key_id] = SessionToken(principal_key, secret, token, expiration)
         return {"AccessKeyId": access_key_id, "SecretAccessKey": secret, "SessionToken": token}
-
-    def issued(self, access_key_id: str) -> IssuedKey | None:
-        """Returns the key that an access key stands for; None for another.
-
-        Raises:
-            AuthenticationError: it has expired.
-        """
-        if access_key_id not in self._issued:
-            return None
-        key, expiration = self._issued[access_key_id]
-        if expiration < utcnow():
-            raise AuthenticationError("ExpiredToken", "The security token included in the request is expired")
-        return key
 
     def principal_key(self, access_key_id: str) -> str:
         """Returns the access key that one stands for, or itself."""
-        return self._issued[access_key_id][0].access_key_id if access_key_id in self._issued else access_key_id
+        return self[access_key_id].principal_key if access_key_id in self else access_key_id
 
 
 def install(root_key_id: str, tokens: SessionTokens) -> None:
