@@ -178,7 +178,7 @@ def create(running: Running, name: str, code: str, role: str | None = None) -> A
     lambda_, role = running.client("lambda"), role or running.role(f"Role-of-{name}", "lambda.amazonaws.com")
     archive = io.BytesIO()
     with zipfile.ZipFile(archive, "w") as zipped:
-        zipped.writestr("main.py", code)
+        zipped.writestr(zipfile.ZipInfo("main.py"), code)  # the same bytes whenever it is made
     lambda_.create_function(
         FunctionName=name,
         Runtime="python3.13",

@@ -116,9 +116,8 @@ def command(python: Path, *, compiles: bool = True) -> tuple[list[str], dict[str
     pip = [sys.executable, "-m", "pip", "config", "list"]
     listed = subprocess.run(pip, check=False, capture_output=True, text=True).stdout  # without pip it has no settings
     arguments, variables = settings(listed)
-    words = [find_uv_bin(), "pip", "install", "--python", str(python), *arguments]
-    if compiles:
-        words.append("--compile-bytecode")
+    compiling = ["--compile-bytecode"] if compiles else []
+    words = [find_uv_bin(), "pip", "install", "--python", str(python), *compiling, *arguments]
     return words, {"UV_INDEX_STRATEGY": "unsafe-best-match", **variables, **os.environ}
 
 
