@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 import venv
 from collections.abc import Iterator
 from pathlib import Path
@@ -396,6 +397,37 @@ def test_a_command_is_process_1_which_gets_no_sigterm_that_it_does_not_handle(tm
         assert job.first_exit(SECONDS) == ("algo-2", 7)
         open_gate(pipe)
         assert job.wait(SECONDS) == {"algo-1": 3, "algo-2": 7}
+
+
+def test_a_command_that_ends_before_a_signal_is_read_has_its_own_exit_code_and_is_not_lost(tmp_path: Path):
+    pipe = gate(tmp_path, "algo-1")
+    with Job(tmp_path, ("bash", "-c", "echo running; read word < /opt/ml/gate; exit 3"), FOREVER) as job:
+        job.line(), job.line()
+        supervisor, command = psutil.Process(job._supervisor.pid), psutil.Process(job._watch.processes["algo-1"])
+        keeper = command.parent()
+        keeper.suspend()
+        job.signal(signal.SIGTERM)
+        assert job.first_exit(SECONDS) == ("algo-2", 7)
+        open_gate(pipe)
+        while command.status() != psutil.STATUS_ZOMBIE:
+            time.sleep(0.01)
+        supervisor.suspend()
+        keeper.resume()
+        keeper.wait()
+        supervisor.resume()
+        assert job.wait(SECONDS) == {"algo-1": 3, "algo-2": 7}
+        assert job.lost == set()
+
+
+def test_a_supervisor_that_is_killed_before_a_signal_is_read_loses_its_hosts(tmp_path: Path):
+    with Job(tmp_path, FOREVER, FOREVER) as job:
+        job.line(), job.line()
+        supervisor = psutil.Process(job._supervisor.pid)
+        supervisor.suspend()
+        job.signal(signal.SIGTERM)
+        supervisor.kill()
+        assert job.wait(SECONDS) == {"algo-1": -9, "algo-2": -9}
+        assert job.lost == {"algo-1", "algo-2"}
 
 
 def test_the_toolkit_counts_the_gpus_of_the_plan(tmp_path: Path):

@@ -30,10 +30,9 @@ from sagemaker_local_account.runtime import control_groups, leftovers
 from sagemaker_local_account.runtime.limit_watch import LimitWatch
 from sagemaker_local_account.runtime.log_lines import Lines
 from sagemaker_local_account.runtime.spec import PodSpec
-from sagemaker_local_account.runtime.supervisor import NO_COMMAND
+from sagemaker_local_account.runtime.supervisor import NO_COMMAND, received
 from sagemaker_local_account.runtime.supervisor_request import request_for
 
-MESSAGE_BYTES = 65536
 COULD_NOT = " could not be started: "
 
 # -I and -S keep the account's environment and site packages out of it, which also halves the time that it takes to start.
@@ -204,7 +203,7 @@ class Pod:
                 for key, _ in selector.select():
                     if key.data is not None:
                         lines[key.data].read()
-                    elif message := control.recv(MESSAGE_BYTES):
+                    elif message := received(control)[0]:
                         self._on_message(json.loads(message), lines)
                     else:
                         break

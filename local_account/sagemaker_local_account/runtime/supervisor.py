@@ -127,14 +127,14 @@ def _forward(control: socket.socket, hosts: dict[str, socket.socket], endpoint_p
             for key, _ in selector.select():
                 name = key.data
                 if name is None:
-                    message = control.recv(MESSAGE_BYTES)
+                    message, _ = received(control)
                     if not message:
                         return
                     for addressed in running.intersection(json.loads(message)["hosts"]):
                         with contextlib.suppress(OSError):  # its keeper has been killed, which is the next thing read
                             hosts[addressed].send(message)
                     continue
-                message, descriptors = _received(hosts[name])
+                message, descriptors = received(hosts[name])
                 for descriptor in descriptors:
                     relay(socket.socket(fileno=descriptor), endpoint_port)
                 if not message:
@@ -154,13 +154,16 @@ def _forward(control: socket.socket, hosts: dict[str, socket.socket], endpoint_p
                     _send(control, {"host": name, **content})
 
 
-def _received(end: socket.socket) -> tuple[bytes, list[int]]:
-    """A message of a host with its descriptors; empty once its processes have ended."""
-    try:
-        message, descriptors, _, _ = socket.recv_fds(end, MESSAGE_BYTES, 1)
-    except ConnectionResetError:  # with a command that nobody has read
-        return b"", []
-    return message, descriptors
+def received(end: socket.socket) -> tuple[bytes, list[int]]:
+    """The next message of the peer with its descriptors; empty once it has ended, after its last message.
+
+    A peer that ends without having read all that was sent to it resets the connection. Linux reports that once, before what the
+    peer had sent.
+    """
+    while True:
+        with contextlib.suppress(ConnectionResetError):
+            message, descriptors, _, _ = socket.recv_fds(end, MESSAGE_BYTES, 1)
+            return message, descriptors
 
 
 def relay(listener: socket.socket, port: int) -> None:
@@ -198,7 +201,7 @@ def _switch(job: dict[str, Any], reports: dict[str, socket.socket], parent: int)
         for report in reports.values():
             report.close()
         for number, link in enumerate(links_to_hosts):
-            _, namespaces = _received(link)
+            _, namespaces = received(link)
             if namespaces:  # else the keeper has failed, and has sent the error
                 links.add_cable(f"host{number}", "hosts", "eth0", namespaces[0])
                 links.up(f"host{number}")
