@@ -62,7 +62,7 @@ def found(audit: Callable[[list[Any]], list[list[list[str]]]]) -> set[Finding]:
     return {(one.holder, issue, text) for one, each in findings for issue, text in each}
 
 
-@pytest.mark.soak  # test_permission_checker.py holds each statement against IAM's own definition
+@pytest.mark.soak  # test_permission_sources.py holds each statement against IAM's own definition
 def test_nothing_is_found_that_has_no_reason(found: set[Finding]) -> None:
     left = unexplained(found, REASONS)
     assert not left, (
