@@ -4,7 +4,8 @@
         print(program.stdout.read())
 
 Each process begins as ``python SCRIPT ARGUMENTS`` does: ``__main__``, ``sys.argv``, ``sys.path``, environment, working directory
-and session are its own. Only what PyTorch and OpenMP read while they are imported is the same for all, `ENVIRONMENT`.
+and session are its own, and it ends as that does, except that its memory is not freed. Only what PyTorch and OpenMP read while
+they are imported is the same for all, `ENVIRONMENT`.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Mapping, Sequence
 from functools import cache
@@ -290,7 +292,37 @@ def _run(request: Mapping[str, Any]) -> None:
     sys.path[:0] = [str(Path(sys.argv[0]).parent), *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
     if request["forkserver"]:
         _prepare_forkserver()
-    runpy.run_path(sys.argv[0], run_name="__main__")
+    _end(_code_of(sys.argv[0]))
+
+
+def _code_of(script: str) -> int:
+    """Runs a script as ``__main__``; returns the exit code that it ends with."""
+    try:
+        runpy.run_path(script, run_name="__main__")
+    except SystemExit as end:
+        if end.code is None or isinstance(end.code, int):
+            return end.code or 0
+        print(end.code, file=sys.stderr)
+        return 1
+    except BaseException as error:
+        sys.last_type, sys.last_value, sys.last_traceback = type(error), error, error.__traceback__
+        sys.excepthook(type(error), error, error.__traceback__)
+        return 1
+    return 0
+
+
+def _end(code: int) -> NoReturn:
+    """Ends this process as the interpreter does, but leaves its memory to the kernel: to free PyTorch's modules takes 0.3 s."""
+    _flush()
+    threading._shutdown()
+    atexit._run_exitfuncs()
+    _flush()
+    os._exit(code)
+
+
+def _flush() -> None:
+    sys.stdout.flush()
+    sys.stderr.flush()
 
 
 def _prepare_forkserver() -> None:
