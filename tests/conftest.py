@@ -49,6 +49,10 @@ def pytest_configure(config: pytest.Config) -> None:
     """Accounts of all tests share the virtual environments that their images need, until pytest's cache is cleared."""
     if config.pluginmanager.hasplugin("cacheprovider"):
         os.environ.setdefault("SAGEMAKER_LOCAL_ACCOUNT_VENVS", str(config.cache.mkdir("venvs")))
+        if not hasattr(config, "workerinput"):
+            from jsii_kernel import variables
+
+            os.environ.update(variables(config.cache.mkdir("jsii")))
 
 
 @pytest.hookimpl(wrapper=True)
@@ -57,7 +61,8 @@ def pytest_collection() -> Generator[None, object, object]:
 
     Only while nothing else runs: make sets PYTHONDONTWRITEBYTECODE so that no file comes or goes in a folder that a test copies.
 
-    Nor is any garbage looked for among what is collected, which lasts until the end.
+    Nor is any garbage looked for among what is collected, which lasts until the end. The test files import the CDK, which starts
+    jsii's kernel; what a test starts has jsii's own.
     """
     written, sys.dont_write_bytecode = sys.dont_write_bytecode, False
     gc.disable()
@@ -65,6 +70,8 @@ def pytest_collection() -> Generator[None, object, object]:
         return (yield)
     finally:
         sys.dont_write_bytecode = written
+        for name in ("JSII_NODE", "JSII_RUNTIME"):
+            os.environ.pop(name, None)
         gc.freeze()
         gc.enable()
 
