@@ -122,12 +122,11 @@ def test_an_action_that_is_taken_away_in_one_stack_is_found(name: str, action: s
     assert [one for one in found if one.startswith(role) and one.endswith(f" has no {action}")]
 
 
-def test_an_action_that_a_source_comes_to_list_is_found() -> None:
+def test_an_action_that_a_source_comes_to_list_is_found(held: list[Held]) -> None:
     policy = json.loads(aws_managed_policies_data)["AmazonSageMakerFullAccess"]["Document"]
     plans = next(one for one in policy["Statement"] if one["Sid"] == "AllowUseOfTrainingPlanResources")
     plans["Action"].append("sagemaker:UseTrainingPlan")
     more = {**all_sources(), "AmazonSageMakerFullAccess": full_access(policy)}
-    held = [one for name in STACKS for one in held_by(name)]
     [found] = not_granted(held, more, left_out(TEXT))
     assert found.startswith("`AmazonSageMakerFullAccess` lists `sagemaker:UseTrainingPlan` for the machine")
     assert "| `AmazonSageMakerFullAccess` | `sagemaker:UseTrainingPlan` | why not |" in found

@@ -347,7 +347,7 @@ def _code_of(command: int, report: socket.socket) -> int:
             ready = {key.fd for key, _ in selector.select()}
             if ended in ready:
                 return os.waitstatus_to_exitcode(os.waitpid(command, 0)[1])
-            message = report.recv(MESSAGE_BYTES)
+            message, _ = received(report)
             if not message:
                 os._exit(1)
             signum = json.loads(message)["signal"]  # None: the host is lost
