@@ -38,6 +38,17 @@ def open_gate(pipe: Path) -> None:
     pipe.write_text("go")
 
 
+def await_status(process: psutil.Process, status: str) -> None:
+    while process.status() != status:
+        time.sleep(0.01)
+
+
+def suspend(process: psutil.Process) -> None:
+    """Stop a process before anything else happens: a signal alone may come after what it waits for."""
+    process.suspend()
+    await_status(process, psutil.STATUS_STOPPED)
+
+
 @pytest.fixture
 def endpoint() -> Iterator[int]:
     class Answer(http.server.BaseHTTPRequestHandler):
@@ -405,13 +416,12 @@ def test_a_command_that_ends_before_a_signal_is_read_has_its_own_exit_code_and_i
         job.line(), job.line()
         supervisor, command = psutil.Process(job._supervisor.pid), psutil.Process(job._watch.processes["algo-1"])
         keeper = command.parent()
-        keeper.suspend()
+        suspend(keeper)
         job.signal(signal.SIGTERM)
         assert job.first_exit(SECONDS) == ("algo-2", 7)
         open_gate(pipe)
-        while command.status() != psutil.STATUS_ZOMBIE:
-            time.sleep(0.01)
-        supervisor.suspend()
+        await_status(command, psutil.STATUS_ZOMBIE)
+        suspend(supervisor)
         keeper.resume()
         keeper.wait()
         supervisor.resume()
@@ -423,7 +433,7 @@ def test_a_supervisor_that_is_killed_before_a_signal_is_read_loses_its_hosts(tmp
     with Job(tmp_path, FOREVER, FOREVER) as job:
         job.line(), job.line()
         supervisor = psutil.Process(job._supervisor.pid)
-        supervisor.suspend()
+        suspend(supervisor)
         job.signal(signal.SIGTERM)
         supervisor.kill()
         assert job.wait(SECONDS) == {"algo-1": -9, "algo-2": -9}
