@@ -176,10 +176,12 @@ class Guard(Construct):
             enforce_ssl=True,
             retention_period=cdk.Duration.days(14),
         )
+        counts = {"failed": reconciler.metric_failed(), "timed_out": reconciler.metric_timed_out()}
+        looks = cloudwatch.MathExpression(expression="failed + timed_out", using_metrics=counts)
         for name, description, metric in (
             ("StopperAlarm", LEFT, stopper.metric_failed()),
             ("DeadLetterAlarm", UNDELIVERED, queue.metric_approximate_number_of_messages_visible()),
-            ("Alarm", RAN_ON, reconciler.metric_failed()),
+            ("Alarm", RAN_ON, looks),
         ):
             metric.create_alarm(
                 self,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Callable, Mapping
 from copy import deepcopy
@@ -327,6 +328,31 @@ def test_the_workflows_of_a_stack_share_one_guard_each_quarter_of_an_hour() -> N
     assert first.guard is second.guard
     [definition] = [one for name, one in stack.machines().items() if "Reconciler" in name]
     assert definition["States"]["Items"]["Result"] == {"Items": [{"Word": word} for word in ("stack", "Tune", "tune")]}
+
+
+def test_the_guards_alarm_counts_looks_that_failed_and_looks_that_took_longer_than_an_express_execution_may() -> None:
+    """A metric without data is 0 in a sum ("Using metric math"); none of the two counts what the other does."""
+    stack = UserStack()
+    stack.workflow("First")
+    template = stack.template()
+    [alarm] = [one for one in guards(template, "AWS::CloudWatch::Alarm").values() if "Metrics" in one]
+    total, *metrics = alarm["Metrics"]
+    named = {one["Id"]: one["MetricStat"]["Metric"] for one in metrics}
+    assert (total["Expression"], total["ReturnData"]) == (" + ".join(named), True)
+    assert {one["MetricName"] for one in named.values()} == {"ExecutionsFailed", "ExecutionsTimedOut"}
+    machines = [one["Dimensions"] for one in named.values()]
+    assert "Reconciler" in str(machines[0])
+    assert machines[0] == machines[1]
+
+
+def test_the_waits_for_a_page_of_jobs_whose_executions_have_ended_fit_into_an_express_execution() -> None:
+    [item] = [state["ItemProcessor"]["States"] for state in reconciling_definition(WORDS, [], [OURS], "aws")["States"].values()
+              if state["Type"] == "Map"]  # fmt: skip
+    jobs = item["OfEachJob"]
+    waits = [state["Seconds"] for state in jobs["ItemProcessor"]["States"].values() if state["Type"] == "Wait"]
+    rounds = math.ceil(item["List"]["Parameters"]["MaxResults"] / jobs["MaxConcurrency"])
+    assert rounds * sum(waits) < 5 * 60
+    assert jobs["MaxConcurrency"] <= 40  # "Using Map state in Inline mode in Step Functions workflows"
 
 
 EXECUTIONS = "arn:aws:states:us-east-1:123456789012:execution:Stack-86e1c1d7-*"

@@ -54,6 +54,26 @@ class Alarms:
             }
         )
 
+    def put_sum(self, name: str, *names: str, expression: str | None = None, **said: Any) -> None:
+        """An alarm on the sum of metrics of these names."""
+        metrics = [{"Namespace": NAMESPACE, "MetricName": it, "Dimensions": DIMENSIONS} for it in names]
+        stats = [
+            {"Id": f"m{number}", "MetricStat": {"Metric": metric, "Period": 60, "Stat": "Sum"}, "ReturnData": False}
+            for number, metric in enumerate(metrics)
+        ]
+        total = expression or " + ".join(str(stat["Id"]) for stat in stats)
+        self.client.put_metric_alarm(
+            **{
+                "AlarmName": name,
+                "Metrics": [{"Id": "e1", "Expression": total, "Label": "Both", "ReturnData": True}, *stats],
+                "EvaluationPeriods": 1,
+                "ComparisonOperator": "GreaterThanThreshold",
+                "Threshold": 1.0,
+                "TreatMissingData": "notBreaching",
+                **said,
+            }
+        )
+
     def data(self, name: str, *values: float, seconds_ago: float = 0, dimensions: Any = DIMENSIONS) -> None:
         when = datetime.now(UTC) - timedelta(seconds=seconds_ago)
         data = [{"MetricName": name, "Value": value, "Timestamp": when, "Dimensions": dimensions} for value in values]
@@ -120,7 +140,7 @@ def test_the_values_of_a_statistic_set_count_each(statistic: str, value: float) 
     now = datetime(2026, 1, 31, tzinfo=UTC)
     data = [Datum(now, total=3.0, minimum=1.0, maximum=1.0, count=3.0), Datum(now, 7.0, 7.0, 7.0, 1.0)]
     rule = Rule(statistic, timedelta(minutes=1), 1, 1, "GreaterThanOrEqualToThreshold", value)
-    found = evaluate(rule, data, now)
+    found = evaluate(rule, [(statistic, data)], now)
     assert found
     assert (found.state, found.data["recentDatapoints"]) == ("ALARM", [value])
 
@@ -238,6 +258,79 @@ def test_an_execution_that_fails_sets_an_alarm_off(alarms: Alarms) -> None:
     assert names == {"ExecutionsStarted", "ExecutionsFailed", "ExecutionTime"}
 
 
+def test_an_alarm_on_a_sum_counts_a_metric_without_data_as_0(alarms: Alarms) -> None:
+    alarms.put_sum("sum", "sum-1", "sum-2")
+    assert alarms.state("sum") == "OK"
+    alarms.data("sum-1", 0.6)
+    assert alarms.state("sum") == "OK"
+    alarms.data("sum-2", 0.6)
+    assert alarms.state("sum") == "ALARM"
+    described = alarms.described("sum")
+    assert "1 out of the last 1 datapoint [1.2 (" in described["StateReason"]
+    assert "statistic" not in json.loads(described["StateReasonData"])
+    alarms.put_sum("one-of", "sum-3", "sum-4")
+    alarms.data("sum-4", 2.0)
+    assert alarms.state("one-of") == "ALARM"
+
+
+def test_the_message_and_the_event_of_an_alarm_on_a_sum_name_its_metrics(alarms: Alarms) -> None:
+    """The event is as "State change for a metric math alarm" has it, the message as arabold/aws-to-slack 98."""
+    arn, take = alarms.queue("sum-messages")
+    topics, rules = alarms.running.client("sns"), alarms.running.client("events")
+    topic = topics.create_topic(Name="sums")["TopicArn"]
+    topics.subscribe(TopicArn=topic, Protocol="sqs", Endpoint=arn)
+    pattern = {"source": ["aws.cloudwatch"], "detail": {"alarmName": ["sum-told"], "state": {"value": ["ALARM"]}}}
+    rules.put_rule(Name="sum-told", EventPattern=json.dumps(pattern))
+    rules.put_targets(Rule="sum-told", Targets=[{"Id": "queue", "Arn": arn}])
+    alarms.put_sum("sum-told", "told-1", AlarmActions=[topic])
+    alarms.data("told-1", 5.0)
+    found = [take(), take()]
+    [trigger] = [json.loads(it["Message"])["Trigger"] for it in found if "Message" in it]
+    [event] = [it["detail"] for it in found if "detail" in it]
+    named = {"MetricName": "told-1", "Namespace": NAMESPACE}
+    metric = {"Dimensions": [{"value": "mine", "name": "TrainingJobName"}], **named}
+    total = {"Id": "e1", "Label": "Both", "Expression": "m0", "ReturnData": True}
+    stat = {"Id": "m0", "MetricStat": {"Metric": metric, "Period": 60, "Stat": "Sum"}, "ReturnData": False}
+    assert trigger["Metrics"] == [total, stat]
+    assert (trigger["Period"], "MetricName" in trigger) == (60, False)
+    of_event = {"dimensions": {"TrainingJobName": "mine"}, "name": "told-1", "namespace": NAMESPACE}
+    assert event["configuration"]["metrics"] == [
+        {"expression": "m0", "id": "e1", "label": "Both", "returnData": True},
+        {"id": "m0", "metricStat": {"metric": of_event, "period": 60, "stat": "Sum"}, "returnData": False},
+    ]
+
+
+@pytest.mark.parametrize("expression", ["m0 + m2", "m0", "m0 - m1", "2 * m0 + m1", "SUM(METRICS())", "m0 + m1 + m1"])
+def test_an_alarm_on_other_metric_math_is_refused(alarms: Alarms, expression: str) -> None:
+    with pytest.raises(ClientError, match="a sum of metrics with one Stat and Period"):
+        alarms.put_sum("math", "math-1", "math-2", expression=expression)
+
+
+def test_an_execution_of_an_express_machine_times_out_after_five_minutes(alarms: Alarms) -> None:
+    """ "Quotas related to state machine executions"; it does not count as failed (aws-solutions-library-samples/
+    accelerated-intelligent-document-processing-on-aws 757)."""
+    machines = alarms.running.client("stepfunctions")
+    definition = {"StartAt": "Wait", "States": {"Wait": {"Type": "Wait", "Seconds": 600, "End": True}}}
+    arn = machines.create_state_machine(
+        name="too-long",
+        definition=json.dumps(definition),
+        roleArn=alarms.running.role("TooLong", "states.amazonaws.com"),
+        type="EXPRESS",
+    )["stateMachineArn"]
+
+    def counted() -> set[str]:
+        found = alarms.client.list_metrics(Dimensions=[{"Name": "StateMachineArn", "Value": arn}])["Metrics"]
+        return {metric["MetricName"] for metric in found}
+
+    machines.start_execution(stateMachineArn=arn)
+    until(counted)
+    alarms.running.account.clock.advance(200)
+    assert counted() == {"ExecutionsStarted"}
+    alarms.running.account.clock.advance(101)
+    until(lambda: "ExecutionsTimedOut" in counted())
+    assert "ExecutionsFailed" not in counted()
+
+
 @pytest.mark.parametrize(
     ("said", "named"),
     [
@@ -310,7 +403,7 @@ def test_missing_data_are_treated_as_the_alarm_says_and_late_data_count(
         if mark in values
     ]
     judged = [
-        evaluate(Rule("Average", period, 3, of, "GreaterThanThreshold", 1.0, missing), found, now)
+        evaluate(Rule("Average", period, 3, of, "GreaterThanThreshold", 1.0, missing), [("Average", found)], now)
         for missing in ("missing", "ignore", "breaching", "notBreaching")
     ]
     assert tuple(effect_of and effect_of.state for effect_of in judged) == states

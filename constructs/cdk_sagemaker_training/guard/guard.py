@@ -54,7 +54,7 @@ class Guard(Construct):
             retries delivering events").
         stopper_alarm: In alarm if a job could not be stopped for an hour, so that it may still run.
         dead_letter_alarm: In alarm if the queue has a message.
-        alarm: In alarm if the schedule found a job to stop, or could not look.
+        alarm: In alarm if the schedule found a job to stop, or could not look, or not within five minutes.
     """
 
     def __init__(self, scope: Construct, id: str) -> None:
@@ -119,7 +119,15 @@ class Guard(Construct):
             self,
             "Alarm",
             "A training job ran on after its execution had ended and was stopped, or could not be looked for",
-            self.reconciler.metric_failed(),
+            # What takes longer than five minutes did not fail, but timed out ("Metrics that report a count"); where one has no
+            # data it is 0 ("Using metric math", Basic arithmetic functions).
+            cloudwatch.MathExpression(
+                expression="failed + timed_out",
+                using_metrics={
+                    "failed": self.reconciler.metric_failed(),
+                    "timed_out": self.reconciler.metric_timed_out(),
+                },
+            ),
         )
         self._rules()
 

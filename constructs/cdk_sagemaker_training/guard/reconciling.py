@@ -10,7 +10,7 @@ from cdk_sagemaker_training.lifecycle.states import OF_BATCH, OF_SAGEMAKER, STAR
 from cdk_sagemaker_training.request.access import EXECUTION_TAG
 
 _PAGE = 100  # MaxResults of ListTrainingJobs and of ListServiceJobs
-_AT_ONCE = 10
+_AT_ONCE = 40  # the most of a Map state that is not distributed ("Using Map state in Inline mode")
 # In which the stopper, where the event did arrive, has stopped the job.
 _SECONDS_FOR_THE_STOPPER = 60
 _OF_EXECUTIONS = ("Sfn.SfnException", "Sfn.SdkClientException")

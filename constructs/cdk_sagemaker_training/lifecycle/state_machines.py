@@ -108,7 +108,9 @@ def make_state_machine(
     )
 
 
-def alarm_of_any(scope: Construct, id: str, description: str, metric: cloudwatch.Metric) -> cloudwatch.Alarm:
+def alarm_of_any(
+    scope: Construct, id: str, description: str, metric: cloudwatch.Metric | cloudwatch.MathExpression
+) -> cloudwatch.Alarm:
     """Create an alarm that one is enough for, and no data is none.
 
     Args:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import logging
+from collections.abc import Iterator
 from datetime import UTC
 from functools import cache
 from typing import Any
@@ -71,34 +72,90 @@ def _notification(alarm: Any, former: dict[str, Any], state: dict[str, Any]) -> 
         "AlarmActions": alarm.alarm_actions,
         "InsufficientDataActions": alarm.insufficient_data_actions,
         "Trigger": {
-            "MetricName": alarm.metric_name,
-            "Namespace": alarm.namespace,
-            "StatisticType": "Statistic",
-            "Statistic": alarm.statistic.upper(),
-            "Unit": alarm.unit,
-            "Dimensions": [{"value": dimension.value, "name": dimension.name} for dimension in alarm.dimensions],
-            "Period": alarm.period,
+            **({} if alarm.metric_data_queries else _watched(alarm)),
+            "Period": alarm.period or int(next(stat for stat in _stats(alarm)).period),
             "EvaluationPeriods": alarm.evaluation_periods,
             "DatapointsToAlarm": alarm.datapoints_to_alarm or alarm.evaluation_periods,
             "ComparisonOperator": alarm.comparison_operator,
             "Threshold": alarm.threshold,
             "TreatMissingData": alarm.treat_missing_data or "missing",
             "EvaluateLowSampleCountPercentile": "",
+            **({"Metrics": _queries(alarm)} if alarm.metric_data_queries else {}),
         },
     }
 
 
-def _detail(alarm: Any, former: dict[str, Any], state: dict[str, Any]) -> dict[str, Any]:
-    metric = {
-        "namespace": alarm.namespace,
-        "name": alarm.metric_name,
-        "dimensions": {dimension.name: dimension.value for dimension in alarm.dimensions},
+def _stats(alarm: Any) -> Iterator[Any]:
+    return (query.metric_stat for query in alarm.metric_data_queries if query.metric_stat)
+
+
+def _watched(alarm: Any) -> dict[str, Any]:
+    """The members of a trigger that name the one metric of an alarm."""
+    return {
+        "MetricName": alarm.metric_name,
+        "Namespace": alarm.namespace,
+        "StatisticType": "Statistic",
+        "Statistic": alarm.statistic.upper(),
+        "Unit": alarm.unit,
+        "Dimensions": _dimensions(alarm),
     }
-    stat = {"metric": metric, "period": alarm.period, "stat": alarm.statistic}
-    configuration: dict[str, Any] = {"metrics": [{"id": "m1", "metricStat": stat, "returnData": True}]}
+
+
+def _dimensions(of: Any) -> list[dict[str, str]]:
+    return [{"value": dimension.value, "name": dimension.name} for dimension in of.dimensions]
+
+
+def _queries(alarm: Any) -> list[dict[str, Any]]:
+    """The metric math of an alarm, as in the message to a topic (arabold/aws-to-slack 98)."""
+    found = []
+    for query in alarm.metric_data_queries:
+        stat, metric = query.metric_stat, query.metric_stat and query.metric_stat.metric
+        what: dict[str, Any] = {"Expression": query.expression}
+        if stat:
+            named = {"MetricName": metric.metric_name, "Namespace": metric.namespace}
+            what = {
+                "MetricStat": {
+                    "Metric": {"Dimensions": _dimensions(metric), **named},
+                    "Period": int(stat.period),
+                    "Stat": stat.stat,
+                }
+            }
+        label = {} if query.label is None else {"Label": query.label}
+        found.append({"Id": query.id, **label, **what, "ReturnData": query.return_data is not False})
+    return found
+
+
+def _detail(alarm: Any, former: dict[str, Any], state: dict[str, Any]) -> dict[str, Any]:
+    metrics = [_of_event(query) for query in _queries(alarm)]
+    if not metrics:
+        metric = {
+            "namespace": alarm.namespace,
+            "name": alarm.metric_name,
+            "dimensions": {dimension.name: dimension.value for dimension in alarm.dimensions},
+        }
+        stat = {"metric": metric, "period": alarm.period, "stat": alarm.statistic}
+        metrics = [{"id": "m1", "metricStat": stat, "returnData": True}]
+    configuration: dict[str, Any] = {"metrics": metrics}
     if alarm.description:
         configuration["description"] = alarm.description
     return {"alarmName": alarm.name, "configuration": configuration, "previousState": former, "state": state}
+
+
+def _of_event(query: dict[str, Any]) -> dict[str, Any]:
+    """A metric of a message to a topic, as it is in an event ("State change for a metric math alarm")."""
+    made = {f"{name[0].lower()}{name[1:]}": value for name, value in query.items()}
+    if "metricStat" in made:
+        metric = made["metricStat"]["Metric"]
+        made["metricStat"] = {
+            "metric": {
+                "dimensions": {one["name"]: one["value"] for one in metric["Dimensions"]},
+                "name": metric["MetricName"],
+                "namespace": metric["Namespace"],
+            },
+            "period": made["metricStat"]["Period"],
+            "stat": made["metricStat"]["Stat"],
+        }
+    return made
 
 
 @cache

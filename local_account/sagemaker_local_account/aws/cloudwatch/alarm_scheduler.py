@@ -11,7 +11,7 @@ import re
 import threading
 from collections import defaultdict
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, NamedTuple
 
 from moto.cloudwatch.exceptions import InvalidParameterValue
 from moto.cloudwatch.models import (
@@ -37,14 +37,25 @@ _KEPT_SERIES = 20_000  # data per metric; AWS's evaluation range is at most a da
 
 Metric = tuple[str, str, frozenset[tuple[str, str]]]
 
+
+class Term(NamedTuple):
+    """One of the metrics whose sum an alarm watches, with its statistic, and its period in seconds."""
+
+    metric: Metric
+    statistic: str
+    period: int
+    unit: str | None
+
+
 # The properties of alarms that are not supported, by the parameter of moto's put_metric_alarm.
 _NOT_EVALUATED = {
-    "metric_data_queries": "Metrics (metric math)",
     "extended_statistic": "ExtendedStatistic (percentiles)",
     "evaluate_low_sample_count_percentile": "EvaluateLowSampleCountPercentile",
     "threshold_metric_id": "ThresholdMetricId (anomaly detection)",
     "rule": "AlarmRule (composite alarms)",
 }
+# That an alarm with Metrics does not have (API, PutMetricAlarm).
+_OF_ONE_METRIC = ("namespace", "metric_name", "dimensions", "period", "unit", "statistic")
 
 
 def install() -> None:
@@ -113,7 +124,7 @@ class Backend(CloudWatchBackend):
             super().put_metric_data(namespace, metric_data)
             changed = {self._remember(datum) for datum in self.metric_data[known:]}
             for alarm in [*self.alarms.values()]:
-                if _metric(alarm.namespace, alarm.metric_name, alarm.dimensions) in changed:
+                if any(term.metric in changed for term in _terms(alarm)):
                     self._evaluate(alarm)
 
     @override
@@ -174,12 +185,21 @@ class Backend(CloudWatchBackend):
             _log.exception("alarm %s was not evaluated", alarm.name)
 
     def _update_state(self, alarm: Alarm) -> None:
-        now = CLOCK.now()
-        rule = _rule(alarm)
+        now, terms = CLOCK.now(), _terms(alarm)
+        rule = _rule(alarm, terms[0].period)
         earliest = now - alarms.reach(rule)
-        series = self._series.get(_metric(alarm.namespace, alarm.metric_name, alarm.dimensions), ())
-        data = [datum for unit, datum in series if datum.time > earliest and alarm.unit in (None, unit)]
-        evaluation = alarms.evaluate(rule, data, now)
+        series = [
+            (
+                term.statistic,
+                [
+                    datum
+                    for unit, datum in self._series.get(term.metric, ())
+                    if datum.time > earliest and term.unit in (None, unit)
+                ],
+            )
+            for term in terms
+        ]
+        evaluation = alarms.evaluate(rule, series, now)
         if evaluation is None or evaluation.state == alarm.state_value:
             return
         former = _state_of(alarm)
@@ -217,8 +237,15 @@ def _refuse_what_is_not_evaluated(name: str, details: dict[str, Any]) -> None:
     for member, what in _NOT_EVALUATED.items():
         if details.get(member):
             raise InvalidParameterValue(
-                f"alarm {name}: the local account does not support {what}; it supports alarms on one metric with Statistic"
+                f"alarm {name}: the local account does not support {what}; it supports alarms on one metric with Statistic, and "
+                "on a sum of several"
             )
+    if queries := details.get("metric_data_queries"):
+        if beside := [member for member in _OF_ONE_METRIC if details.get(member)]:
+            raise InvalidParameterValue(f"alarm {name}: Metrics stand in place of {', '.join(beside)}, not beside")
+        _refuse_other_math(name, queries)
+        stats = [query.metric_stat for query in queries if query.metric_stat]
+        details = {**details, "statistic": stats[0].stat, "period": stats[0].period}
     for member, what, known in (
         ("comparison_operator", "ComparisonOperator", COMPARISONS),
         ("statistic", "Statistic", STATISTICS),
@@ -247,10 +274,46 @@ def _refuse_what_is_not_evaluated(name: str, details: dict[str, Any]) -> None:
                 )
 
 
-def _rule(alarm: Alarm) -> Rule:
+def _refuse_other_math(name: str, queries: list[Any]) -> None:
+    """Rejects metric math that is no sum of metrics, each once, with one statistic and period."""
+    stats = {query.id: query.metric_stat for query in queries if query.metric_stat}
+    watched = [query for query in queries if query.return_data in (None, True)]
+    ids = [] if len(watched) != 1 else _summed(watched[0])
+    kinds = {(stat.stat, stat.period) for stat in stats.values()}
+    if not ids or sorted(ids) != sorted(stats) or len(kinds) != 1 or len(queries) > len(stats) + 1:
+        text = ", ".join(query.expression or query.id for query in queries)
+        raise InvalidParameterValue(
+            f"alarm {name}: of metric math the local account evaluates a sum of metrics with one Stat and Period, of which alone "
+            f"ReturnData is true, like 'm1 + m2', got {text!r}"
+        )
+
+
+def _summed(query: Any) -> list[str]:
+    """The ids of the metrics whose sum an alarm watches."""
+    return [query.id] if query.expression is None else re.split(r" *\+ *", query.expression.strip())
+
+
+def _terms(alarm: Alarm) -> list[Term]:
+    """The metrics whose sum an alarm watches."""
+    if not alarm.metric_data_queries:
+        metric = _metric(alarm.namespace, alarm.metric_name, alarm.dimensions)
+        return [Term(metric, alarm.statistic, alarm.period, alarm.unit)]
+    stats = [query.metric_stat for query in alarm.metric_data_queries if query.metric_stat]
+    return [
+        Term(
+            _metric(stat.metric.namespace, stat.metric.metric_name, stat.metric.dimensions),
+            stat.stat,
+            int(stat.period),
+            stat.unit,
+        )
+        for stat in stats
+    ]
+
+
+def _rule(alarm: Alarm, period: int) -> Rule:
     return Rule(
         statistic=alarm.statistic,
-        period=timedelta(seconds=alarm.period),
+        period=timedelta(seconds=period),
         evaluation_periods=alarm.evaluation_periods,
         datapoints_to_alarm=alarm.datapoints_to_alarm or alarm.evaluation_periods,
         comparison=alarm.comparison_operator,

@@ -37,9 +37,9 @@ MISSING = {"breaching": "Breaching", "notBreaching": "NonBreaching", "ignore": "
 
 @dataclass(frozen=True)
 class Rule:
-    """The rule of an alarm: statistic, period, threshold, and how missing data are treated."""
+    """The rule of an alarm: statistic, None of metric math, period, threshold, and how missing data are treated."""
 
-    statistic: str
+    statistic: str | None
     period: timedelta
     evaluation_periods: int
     datapoints_to_alarm: int
@@ -92,18 +92,18 @@ def reach(rule: Rule) -> timedelta:
     return rule.period * (rule.evaluation_periods + _FURTHER_BACK)
 
 
-def evaluate(rule: Rule, data: Iterable[Datum], now: datetime) -> Evaluation | None:
+def evaluate(rule: Rule, series: Sequence[tuple[str, Iterable[Datum]]], now: datetime) -> Evaluation | None:
     """Evaluates an alarm.
 
     Args:
         rule: the alarm's rule.
-        data: the metric's data.
+        series: the statistic and the data of each metric; of several their sum counts.
         now: the time of the evaluation.
 
     Returns:
         The new state; None where the alarm keeps its state.
     """
-    points = _points(rule, data, now)
+    points = _points(rule, series, now)
     state = _state(rule, points)
     if state is None:
         return None
@@ -111,18 +111,21 @@ def evaluate(rule: Rule, data: Iterable[Datum], now: datetime) -> Evaluation | N
     return Evaluation(state, _reason(rule, state, evaluated), _reason_data(rule, evaluated, now))
 
 
-def _points(rule: Rule, data: Iterable[Datum], now: datetime) -> list[_Point]:
-    """The evaluation range's periods that have data, the newest first."""
-    periods: dict[int, list[Datum]] = {}
-    for datum in data:
-        if datum.time <= now + _CLOCK_DIFFERENCE:
-            periods.setdefault(1 + max(0, (now - datum.time) // rule.period), []).append(datum)
+def _points(rule: Rule, series: Sequence[tuple[str, Iterable[Datum]]], now: datetime) -> list[_Point]:
+    """The evaluation range's periods that have data, the newest first.
+
+    A metric without data in a period counts as 0 beside one that has some ("Using metric math", Basic arithmetic functions).
+    """
+    values: dict[int, float] = {}
+    for statistic, data in series:
+        periods: dict[int, list[Datum]] = {}
+        for datum in data:
+            if datum.time <= now + _CLOCK_DIFFERENCE:
+                periods.setdefault(1 + max(0, (now - datum.time) // rule.period), []).append(datum)
+        for age, of_period in periods.items():
+            values[age] = values.get(age, 0.0) + _statistic(statistic, of_period)
     last = rule.evaluation_periods + _FURTHER_BACK
-    return [
-        _Point(age, now - age * rule.period, _statistic(rule.statistic, periods[age]))
-        for age in sorted(periods)
-        if age <= last
-    ]
+    return [_Point(age, now - age * rule.period, values[age]) for age in sorted(values) if age <= last]
 
 
 def _statistic(name: str, data: Sequence[Datum]) -> float:
@@ -196,7 +199,7 @@ def _reason_data(rule: Rule, points: Sequence[_Point], now: datetime) -> dict[st
     data: dict[str, Any] = {
         "version": "1.0",
         "queryDate": stamp(now),
-        "statistic": rule.statistic,
+        **({} if rule.statistic is None else {"statistic": rule.statistic}),
         "period": int(rule.period.total_seconds()),
         "recentDatapoints": [point.value for point in oldest_first],
         "threshold": rule.threshold,

@@ -5,11 +5,34 @@ from __future__ import annotations
 from typing import Any
 
 from moto.cloudformation.exceptions import ValidationError
-from moto.cloudwatch.models import cloudwatch_backends
+from moto.cloudwatch.models import Dimension, Metric, MetricDataQuery, MetricStat, cloudwatch_backends
 from typing_extensions import override
 
 from sagemaker_local_account.aws.resource_base import Properties, ResourceBase, is_true
 from sagemaker_local_account.aws.resource_types import ServiceResources, real
+
+
+def _queries(metrics: list[dict[str, Any]]) -> list[MetricDataQuery]:
+    """The property Metrics as moto has it of PutMetricAlarm."""
+    return [
+        MetricDataQuery(
+            query["Id"],
+            query.get("Label"),
+            query.get("Period"),
+            None if "ReturnData" not in query else is_true(query["ReturnData"]),
+            query.get("Expression"),
+            _stat(query["MetricStat"]) if "MetricStat" in query else None,
+        )
+        for query in metrics
+    ]
+
+
+def _stat(stat: dict[str, Any]) -> MetricStat:
+    metric = stat["Metric"]
+    dimensions = [Dimension(one["Name"], one["Value"]) for one in metric.get("Dimensions", ())]
+    of = Metric(metric["MetricName"], metric["Namespace"], dimensions)
+    return MetricStat(of, int(stat["Period"]), stat["Stat"], stat.get("Unit"))
+
 
 # The properties of an alarm: the parameter of moto's put_metric_alarm, and the conversion of the template's value.
 _ALARM: dict[str, tuple[str, Any]] = {
@@ -24,7 +47,7 @@ _ALARM: dict[str, tuple[str, Any]] = {
     "ExtendedStatistic": ("extended_statistic", str),
     "InsufficientDataActions": ("insufficient_data_actions", list),
     "MetricName": ("metric_name", str),
-    "Metrics": ("metric_data_queries", list),
+    "Metrics": ("metric_data_queries", _queries),
     "Namespace": ("namespace", str),
     "OKActions": ("ok_actions", list),
     "Period": ("period", int),
@@ -88,7 +111,7 @@ RESOURCES = ServiceResources(
     types={
         "AWS::CloudWatch::Alarm": real(
             "evaluated when data of its metric arrive and each second; state changes go to SNS topics and the default event bus; "
-            "metric math, percentiles, anomaly detection and actions other than topics are rejected",
+            "metric math other than a sum of metrics, percentiles, anomaly detection and actions other than topics are rejected",
             "ActionsEnabled AlarmActions AlarmDescription AlarmName ComparisonOperator DatapointsToAlarm Dimensions "
             "EvaluateLowSampleCountPercentile EvaluationPeriods ExtendedStatistic InsufficientDataActions MetricName Metrics "
             "Namespace OKActions Period Statistic Tags Threshold ThresholdMetricId TreatMissingData Unit",

@@ -13,6 +13,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+from moto.stepfunctions.parser.api import StateMachineType
 from moto.stepfunctions.parser.asl.component.common.error_name.error_equals_decl import ErrorEqualsDecl
 from moto.stepfunctions.parser.asl.component.common.error_name.states_error_name import StatesErrorName
 from moto.stepfunctions.parser.asl.component.common.error_name.states_error_name_type import StatesErrorNameType
@@ -49,6 +50,9 @@ POLL_SECONDS = 0.2
 
 # How long an execution that was stopped or timed out waits for its current state to end.
 UNWIND_SECONDS = 2.0
+
+# The longest run of an express state machine ("Quotas related to state machine executions").
+_EXPRESS_SECONDS = 300
 
 # moto's grammar takes only a percentage with a decimal point.
 _WHOLE_PERCENTAGE = re.compile(r'("ToleratedFailurePercentage"\s*:\s*\d+)(?=\s*[,}])')
@@ -203,12 +207,15 @@ def _parsed_once(parse: Callable[[str], tuple[Any, Any]]) -> Callable[[str], tup
 
 
 def _evaluate_program(self: Program, env: Environment) -> None:
-    """Ends an execution soon after StopExecution or its timeout, with a complete history.
+    """Ends an execution soon after StopExecution or its timeout, which an express one has by itself, with a complete history.
 
     moto joins the thread of the states, which may wait in a callback or retry for hours after StopExecution, and ends an
     execution that timed out before the last event of its history is written.
     """
-    deadline = CLOCK.monotonic() + self.timeout_seconds.timeout_seconds if self.timeout_seconds else None
+    limits = [self.timeout_seconds.timeout_seconds] if self.timeout_seconds else []
+    if env.execution_type == StateMachineType.EXPRESS and not env.is_frame():
+        limits.append(_EXPRESS_SECONDS)
+    deadline = CLOCK.monotonic() + min(limits) if limits else None
     env.next_state_name = getattr(env, "local_account_start_at", self.start_at.start_at_name)
     worker = threading.Thread(target=EvalComponent.eval, args=(self, env), daemon=True)
     worker.start()

@@ -66,8 +66,6 @@ MANAGED_RULES = {
 # How long StopExecution waits for the execution's end before it answers.
 STOP_SECONDS = 5.0
 
-# The longest run of an express state machine ("Quotas").
-EXPRESS_SECONDS = 300.0
 
 # How long the end of the account waits for the end of each execution.
 CLOSE_SECONDS = 2.0
@@ -370,7 +368,7 @@ class Backend(callbacks.Callbacks, Versions):
         if self.machine_of(arn)[0].type != "EXPRESS":
             raise StateMachineTypeNotSupported("This operation is not supported by this type of state machine")
         execution = self.start_execution(arn, name, execution_input)
-        execution.ended.wait(EXPRESS_SECONDS)
+        execution.ended.wait()
         return execution
 
     @override
