@@ -21,7 +21,7 @@ from rendered import resolved
 from stacks import GUARD, UserStack
 from test_prove_mutants import Change, broken, default, resource, sets, states
 
-from cdk_sagemaker_training import TrainingPipeline, TrainingQueue
+from cdk_sagemaker_training import Grid, NumberField, TrainingPipeline, TrainingQueue, TrainingSweep
 from cdk_sagemaker_training.core.job_names import machine_name, machines_prefix
 from cdk_sagemaker_training.guard.reconciling import reconciling_definition
 from cdk_sagemaker_training.lifecycle.states import STARTED_BY
@@ -248,6 +248,21 @@ def test_a_guard_may_stop_the_executions_of_a_pipeline_that_stops_with_a_machine
     [stopping] = [one for one in statements if one["Action"] == "states:StopExecution"]
     assert stopping["Resource"][0] == EXECUTIONS
     assert ["PipelineStateMachine" in one for one in stopping["Resource"][1:]] == [True]
+
+
+def test_a_guard_may_stop_the_executions_of_a_sweep_that_stops_with_a_machine_and_those_of_its_rows() -> None:
+    stack = UserStack()
+    rate = sfn.JsonPath.format("{}", sfn.JsonPath.string_at("$.rate"))
+    workflow = stack.workflow(input_fields={"rate": NumberField()}, hyperparameters={"rate": rate})
+    rates: Any = Grid({"rate": [0.1]})
+    sweep = TrainingSweep(stack, "Sweep", workflow=workflow, over=rates, results=stack.place("sweeps/"), concurrency=1)
+    sweep.stop_with(stack.machine_of(sweep.as_task(stack, "Train")))
+    statements = stack.statements("SageMakerTrainingJobsGuardRole")
+    [stopping] = [one for one in statements if one["Action"] == "states:StopExecution"]
+    assert stopping["Resource"][0] == EXECUTIONS
+    assert [one.rpartition("}")[2] for one in stopping["Resource"][1:] if "SweepStateMachine" in one] == ["/*", ":*"]
+    [rows] = [one["States"]["Rows"] for name, one in stack.machines().items() if name.startswith("Sweep")]
+    assert rows["ItemSelector"][f"{STARTED_BY}.$"] == "$$.Execution.Id"
 
 
 def test_a_workflow_stops_with_a_machine_of_its_own_stack_alone() -> None:

@@ -12,7 +12,7 @@ import aws_cdk as cdk
 import pytest
 from aws_cdk import aws_s3 as s3
 from aws_cdk import aws_stepfunctions as sfn
-from deployed import Deployed
+from deployed import Deployed, wait_until
 
 from cdk_sagemaker_training import (
     ChoiceField,
@@ -27,6 +27,7 @@ from cdk_sagemaker_training import (
     TrainingSweep,
     TrainingWorkflow,
 )
+from sagemaker_local_account.faults import NotCancelled
 
 pytestmark = pytest.mark.usefixtures("no_job_left")
 A_SWEPT_JOB = Path(__file__).parent / "a_swept_job"
@@ -68,6 +69,10 @@ class Sweeps(cdk.Stack):
                 **{"concurrency": 2, **props},  # type: ignore[arg-type]
             )
             cdk.CfnOutput(self, f"{name}Arn", value=sweep.state_machine.state_machine_arn)
+        nightly = sfn.DefinitionBody.from_chainable(sweep.as_task(self, "Sweep"))
+        machine = sfn.StateMachine(self, "Nightly", definition_body=nightly)
+        sweep.stop_with(machine)
+        cdk.CfnOutput(self, "NightlyArn", value=machine.state_machine_arn)
         cdk.CfnOutput(self, "WorkflowArn", value=workflow.state_machine.state_machine_arn)
         cdk.CfnOutput(self, "BucketName", value=bucket.bucket_name)
 
@@ -160,6 +165,32 @@ def test_an_input_without_a_field_that_has_a_default_is_taken_and_another_value_
     assert json.loads(ended["output"])["ResourceConfig"]["InstanceCount"] == 1
     refused = swept.run_of(learning_rate=0.25, machines=3)
     assert (refused["error"], refused["cause"]) == ("InvalidInput", "machines must be one of 1, 2, got 3")
+
+
+def test_the_guard_stops_a_sweep_whose_stopped_parent_did_not(swept: Swept) -> None:
+    deployed, clock, faults = swept.deployed, swept.deployed.account.clock, swept.deployed.account.faults
+    swept.write_file("learning_rate,machines", "0,1")
+    faults.add(NotCancelled())
+    parent = deployed.start(swept.outputs["NightlyArn"])
+
+    def running(name: str) -> list[str]:
+        of = {"stateMachineArn": swept.outputs[f"{name}Arn"], "statusFilter": "RUNNING"}
+        return [one["executionArn"] for one in swept.states.list_executions(**of)["executions"]]
+
+    [execution] = wait_until(lambda: running("Workflow"))
+    [sweep] = running("OfFile")
+    deployed.the_job_of(execution, until="Training")
+    clock.advance(1_800)  # with a parent that runs it stops nothing
+    swept.states.stop_execution(executionArn=parent)
+    assert deployed.ended(parent)["status"] == "ABORTED"
+    assert (running("Workflow"), running("OfFile")) == ([execution], [sweep])
+    wait_until(lambda: clock.advance(60) or not running("OfFile"))
+    ended = deployed.ended(sweep)
+    assert (ended["status"], ended["error"]) == ("ABORTED", "ParentExecutionEnded")
+    assert ended["cause"] == f"{parent} has ended, which started it"
+    assert deployed.ended(execution)["status"] == "ABORTED"
+    wait_until(lambda: clock.advance(60) or not deployed.running_jobs())
+    assert faults.remaining() == {}
 
 
 @pytest.mark.soak

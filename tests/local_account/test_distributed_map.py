@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from typing import Any
 
 import pytest
@@ -105,6 +106,74 @@ def test_failures_that_are_not_tolerated_stop_the_executions_that_other_items_wa
     assert machines.output(mapped(states)) == "States.ExceedToleratedFailureThreshold"
     started = machines.client.list_executions(stateMachineArn=waiting)["executions"]
     assert [machines.ended(one["executionArn"])["status"] for one in started] == ["ABORTED", "ABORTED"]
+
+
+def items_of(machines: Machines, execution: str) -> list[dict[str, Any]]:
+    """The descriptions of what the Map Run of an execution has started."""
+    [run] = machines.client.list_map_runs(executionArn=execution)["mapRuns"]
+    listed = machines.client.list_executions(mapRunArn=run["mapRunArn"])["executions"]
+    return [machines.client.describe_execution(executionArn=one["executionArn"]) for one in listed]
+
+
+def test_an_item_has_an_execution_with_an_input_an_end_and_a_history_of_its_own(machines: Machines) -> None:
+    """ARNs are those of AWS's example of ResultWriter; "ListExecutions", mapRunArn."""
+    own = {
+        "Own": {"Type": "Pass", "Parameters": {"Id.$": "$$.Execution.Id", "In.$": "$$.Execution.Input"}, "End": True}
+    }
+    states = {**FAILS_FOR_ODD, "Number": {**FAILS_FOR_ODD["Number"], "Next": "Own"}, **own}
+    del states["Number"]["End"]
+    execution = machines.start(mapped(states, ToleratedFailureCount=2, Label="Rows"))
+    outputs = json.loads(machines.ended(execution)["output"])
+    machine = machines.client.describe_execution(executionArn=execution)["stateMachineArn"]
+    found = items_of(machines, execution)
+    assert sorted(one["status"] for one in found) == ["FAILED", "FAILED", "SUCCEEDED", "SUCCEEDED"]
+    assert {one["stateMachineArn"] for one in found} == {f"{machine}/Rows"}
+    prefix = f"{machine.replace(':stateMachine:', ':execution:')}/Rows:"
+    assert all(one["executionArn"] == f"{prefix}{one['name']}" for one in found)
+    assert sorted(one["Id"] for one in outputs) == sorted(
+        one["executionArn"] for one in found if one["status"] == "SUCCEEDED"
+    )
+    for one in found:
+        events = machines.client.get_execution_history(executionArn=one["executionArn"])["events"]
+        item = json.loads(one["input"])
+        assert events[0]["executionStartedEventDetails"]["input"] == one["input"]
+        if item["odd"]:
+            assert (one["error"], one["cause"], one["redriveStatus"]) == (
+                "Odd",
+                "the number is odd",
+                "REDRIVABLE_BY_MAP_RUN",
+            )
+            assert [event["type"] for event in events][-1] == "ExecutionFailed"
+        else:
+            assert json.loads(one["output"])["In"] == item
+            assert events[-1]["executionSucceededEventDetails"]["output"] == one["output"]
+
+
+def test_an_items_execution_can_be_stopped_and_the_others_go_on(machines: Machines) -> None:
+    states = {
+        "IsOdd": {**FAILS_FOR_ODD["IsOdd"], "Choices": [{"Variable": "$.odd", "BooleanEquals": True, "Next": "Wait"}]},
+        "Number": FAILS_FOR_ODD["Number"],
+        "Wait": {"Type": "Wait", "Seconds": 3600, "End": True},
+    }
+    execution = machines.start(mapped(states))
+
+    def waiting() -> list[str]:
+        if not machines.client.list_map_runs(executionArn=execution)["mapRuns"]:
+            return []
+        found = items_of(machines, execution)
+        return [one["executionArn"] for one in found if len(found) == 4 and one["status"] == "RUNNING"]
+
+    while len(arns := waiting()) != 2:
+        time.sleep(0.05)
+    for arn in arns:
+        machines.client.stop_execution(executionArn=arn, error="Mine", cause="by hand")
+    assert json.loads(machines.ended(execution)["output"]) == [0, 2]
+    stopped = [one for one in items_of(machines, execution) if one["status"] == "ABORTED"]
+    assert [(one["error"], one["cause"]) for one in stopped] == [("Mine", "by hand")] * 2
+    with pytest.raises(machines.client.exceptions.ExecutionNotRedrivable):
+        machines.client.redrive_execution(executionArn=arns[0])
+    with pytest.raises(machines.client.exceptions.ExecutionDoesNotExist):
+        machines.client.describe_execution(executionArn=f"{arns[0]}1")
 
 
 def test_an_execution_that_is_stopped_stops_those_that_its_items_wait_for(machines: Machines) -> None:

@@ -197,7 +197,7 @@ class Guard(Construct):
             self._stopping.add_condition("StringLike", {f"aws:ResourceTag/{EXECUTION_TAG}": self._executions})
         return self._watching_names(jobs)
 
-    def watching_parent(self, machine: sfn.StateMachine, started: sfn.IStateMachine) -> None:
+    def watching_parent(self, machine: sfn.StateMachine, started: sfn.IStateMachine, *, of_rows: bool = False) -> None:
         """Have no execution with a job outlive one of a machine that started it and waits for it.
 
         Step Functions stops it with its parent by best effort ("Run a Job (.sync)"). What started an execution is in its input;
@@ -207,7 +207,8 @@ class Guard(Construct):
 
         Args:
             machine: The machine.
-            started: The state machine of a workflow, or of a pipeline, whose own parent is its machine then.
+            started: The state machine of a workflow, or of a pipeline or sweep, whose own parent is its machine then.
+            of_rows: Whether child executions of the machine start it, whose inputs name the machine's execution.
         """
         if Stack.of(machine) is not self._stack:
             return
@@ -221,6 +222,8 @@ class Guard(Construct):
                 self._suppressions.add_wildcards([parents], OF_THE_STACK)
         if isinstance(started, sfn.StateMachine) and self._executions_of(started, ":*") in self._parents:
             self._cancelling.add_resources(self._executions_of(started, ":*"))
+        if of_rows:
+            self._cancelling.add_resources(self._executions_of(machine, "/*"))
 
     def _executions_of(self, machine: sfn.StateMachine, rest: str) -> str:
         return self._stack.format_arn(service="states", resource=f"execution:{machine.state_machine_name}{rest}")

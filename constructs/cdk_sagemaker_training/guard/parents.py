@@ -16,7 +16,7 @@ def stop_with(machine: sfn.StateMachine, started: Construct, state_machine: sfn.
 
     Args:
         machine: The machine.
-        started: The workflow or pipeline that it starts.
+        started: The workflow, pipeline or sweep that it starts.
         state_machine: That one's state machine.
 
     Raises:

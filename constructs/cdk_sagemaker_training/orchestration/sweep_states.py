@@ -83,6 +83,11 @@ class SweepStates:
                         "ReaderConfig": {"InputType": "JSON"},
                         "Parameters": {"Bucket": self.bucket, "Key.$": "$.Plan.Payload.Key"},
                     },
+                    # A row's execution names the sweep's, as that of the workflow names the row's.
+                    "ItemSelector": {
+                        **{f"{member}.$": f"$$.Map.Item.Value.{member}" for member in ("Key", "Row")},
+                        f"{STARTED_BY}.$": "$$.Execution.Id",
+                    },
                     "MaxConcurrency": self.concurrency,
                     **self.tolerance,
                     "ItemProcessor": {

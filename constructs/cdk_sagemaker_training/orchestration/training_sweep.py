@@ -21,6 +21,7 @@ from cdk_sagemaker_training.core.lazy import at_synthesis
 from cdk_sagemaker_training.core.nag import acknowledge, acknowledge_policies
 from cdk_sagemaker_training.data.s3 import S3Prefix, check_no_subfolder
 from cdk_sagemaker_training.guard.deletion import stop_executions_on_deletion
+from cdk_sagemaker_training.guard.parents import stop_with
 from cdk_sagemaker_training.lifecycle.state_machine_base import StateMachineBase
 from cdk_sagemaker_training.lifecycle.state_machines import default_logs, make_state_machine
 from cdk_sagemaker_training.orchestration.sweep_states import SweepStates
@@ -138,7 +139,7 @@ class TrainingSweep(StateMachineBase, Construct):
         self.role = workflow.role
         self.state_machine: sfn.StateMachine = make_state_machine(self, states.definition(), logs or default_logs(self))
         stop_executions_on_deletion(self, self.state_machine, [workflow])
-        workflow.guard.watching_parent(self.state_machine, workflow.state_machine)
+        workflow.guard.watching_parent(self.state_machine, workflow.state_machine, of_rows=True)
         self._allow_machine(function.get_att("Arn").to_string(), results)
         reading = [iam.PolicyStatement(actions=["s3:GetObject"], resources=[bucket.arn_for_objects(key)])]
         writing = [*_list(results), *_objects(results, ["s3:GetObject"], "rows/*")]
@@ -151,6 +152,19 @@ class TrainingSweep(StateMachineBase, Construct):
                 results.bucket.encryption_key.grant(holder, "kms:Decrypt", "kms:GenerateDataKey")
         acknowledge_policies(self, _WHY)
         acknowledge(self, {"AwsSolutions-SF2": "an execution waits for jobs, whose hosts do not emit traces"})
+
+    def stop_with(self, machine: sfn.StateMachine) -> None:
+        """Stop executions, and those of the workflow, with those of a machine that starts them by ``as_task``.
+
+        As of ``TrainingWorkflow``; of the sweep's stack are the machine and the workflow.
+
+        Args:
+            machine: The state machine that has the state.
+
+        Raises:
+            ValueError: It is of another stack, or imported.
+        """
+        stop_with(machine, self, self.state_machine)
 
     def _uploaded(self, rows: str) -> tuple[Any, str]:
         """The bucket and key of rows that are known at synthesis."""

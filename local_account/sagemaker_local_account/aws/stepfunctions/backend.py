@@ -13,7 +13,7 @@ import json
 import logging
 import sys
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from moto.core.exceptions import AWSError
@@ -47,6 +47,7 @@ from sagemaker_local_account.aws.stepfunctions import (
 )
 from sagemaker_local_account.aws.stepfunctions import execution as executions
 from sagemaker_local_account.aws.stepfunctions.execution import AccountExecution, validate_log_group
+from sagemaker_local_account.aws.stepfunctions.item_execution import ItemExecution
 from sagemaker_local_account.aws.stepfunctions.versions import CONTENT, Versions
 from sagemaker_local_account.core.clock import CLOCK
 from sagemaker_local_account.core.patches import patch
@@ -383,6 +384,10 @@ class Backend(callbacks.Callbacks, Versions):
     def redrive_execution(self, execution_arn: str, client_token: str | None) -> AccountExecution:
         """Redrives an execution; raises ExecutionNotRedrivable."""
         execution = self.describe_execution(execution_arn)
+        if isinstance(execution, ItemExecution):
+            raise redrive.ExecutionNotRedrivable(
+                "a Map Run redrives its executions, with the execution that it is part of"
+            )
         execution.redrive(client_token)
         return execution
 
@@ -393,12 +398,34 @@ class Backend(callbacks.Callbacks, Versions):
         self.deleted_machines += [machine for machine in deleted if machine.executions]
 
     @override
-    def describe_execution(self, execution_arn: str) -> AccountExecution:
+    def describe_execution(self, execution_arn: str) -> Any:
+        """An execution, or one that a Map Run started; raises ExecutionDoesNotExist."""
         if ":express:" in execution_arn:
             raise InvalidArn("Invalid Arn: 'Resource type not valid in this context: express'")
         self._validate_execution_arn(execution_arn)
-        for machine in [*self.state_machines, *self.deleted_machines]:
-            for execution in machine.executions:
-                if execution.execution_arn == execution_arn and isinstance(execution, AccountExecution):
-                    return execution
+        for execution in self._of_all_machines():
+            if execution.execution_arn == execution_arn:
+                return execution
+        for _, items in self._map_runs():
+            if execution_arn in items:
+                return items[execution_arn]
         raise ExecutionDoesNotExist(f"Execution Does Not Exist: '{execution_arn}'")
+
+    def item_executions(self, map_run_arn: str, status: str | None) -> list[ItemExecution]:
+        """The executions that a Map Run started, the latest first; raises ResourceNotFound."""
+        for arn, items in self._map_runs():
+            if arn == map_run_arn:
+                return [it for it in [*items.values()][::-1] if status in (None, it.status)]
+        raise ResourceNotFound(map_run_arn)
+
+    def _of_all_machines(self) -> Iterator[AccountExecution]:
+        for machine in [*self.state_machines, *self.deleted_machines]:
+            yield from (it for it in machine.executions if isinstance(it, AccountExecution))
+
+    def _map_runs(self) -> Iterator[tuple[str, dict[str, ItemExecution]]]:
+        """The ARNs of all Map Runs, and what each has started by its ARN."""
+        for execution in self._of_all_machines():
+            worker: Any = execution.exec_worker
+            if worker is not None and worker.env is not None:
+                for record in worker.env.map_run_record_pool_manager.get_all():
+                    yield record.map_run_arn, getattr(record, "executions", {})

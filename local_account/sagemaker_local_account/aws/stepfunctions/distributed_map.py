@@ -1,14 +1,13 @@
 """The Distributed Map state: moto's, with the tolerance of failures, the end of a Map Run, and the role's permissions.
 
 moto runs the items as frames of the execution, counts the failures and never compares them with the tolerance. A worker recurses
-for each item, until Python's limit; one that fails has no effect on the others. Here an item is still a frame, with the ARN of an
-execution of its own in its context.
+for each item, until Python's limit; one that fails has no effect on the others. Here an item is still a frame, with an execution
+of its own in its context.
 """
 
 from __future__ import annotations
 
 import threading
-import uuid
 from collections.abc import Iterator
 from typing import Any
 
@@ -28,6 +27,8 @@ from moto.stepfunctions.parser.asl.eval.event.event_detail import EventDetails
 from moto.stepfunctions.parser.asl.eval.program_state import ProgramEnded, ProgramStopped
 from moto.stepfunctions.parser.asl.eval.states import ItemData, MapData
 
+from sagemaker_local_account.aws.events import bus
+from sagemaker_local_account.aws.stepfunctions.item_execution import ItemExecution
 from sagemaker_local_account.core.clock import CLOCK
 from sagemaker_local_account.core.patches import patch
 from sagemaker_local_account.iam.authorizer import AccessDenied, Authorizer
@@ -77,6 +78,7 @@ class _MapRun:
         self.frame: Environment = env.open_frame()
         self.frame.event_manager = env.event_manager
         self.record = eval_input.map_run_record
+        self.record.executions = {}
         self.outputs: dict[int, Any] = {}
         self.failures = 0
         self.exceeded = False
@@ -131,8 +133,7 @@ class _MapRun:
 
     def _evaluate(self, env: Environment, index: int, item: Any) -> None:
         context = env.states.context_object.context_object_data
-        arn = context["Execution"]["Id"].rpartition(":")[0]
-        context["Execution"] = {**context["Execution"], "Id": f"{arn}/Map:{uuid.uuid4()}"}
+        execution = ItemExecution(self.record, env)
         context["Map"] = MapData(Item=ItemData(Index=index, Value=item))
         selector = self.eval_input.item_selector or self.eval_input.parameters
         if selector:
@@ -141,11 +142,22 @@ class _MapRun:
             selector.eval(env)
             item = env.stack.pop()
         env.states.reset(item)
+        own = {
+            "Id": execution.execution_arn,
+            "Name": execution.name,
+            "StartTime": bus.iso(execution.start_date),
+            "Input": item,
+        }
+        context["Execution"] = {**context["Execution"], **own}
+        execution.begin(item, env.aws_execution_details.role_arn)
+        self.record.executions[execution.execution_arn] = execution
         try:
             self.component._get_iteration_program().eval(env)
         except RuntimeError:  # moto's, where the Map Run has just ended: what was stopped goes to no first state
             if env.is_running():
                 raise
+        finally:
+            execution.end()
 
     def _end_if_exceeded(self) -> None:
         """Ends the Map Run, and stops its other items, once more items failed than either tolerance allows.

@@ -16,6 +16,7 @@ from moto.stepfunctions.parser.asl.static_analyser.variable_references_static_an
 from moto.stepfunctions.responses import StepFunctionResponse
 
 from sagemaker_local_account.aws.stepfunctions import definitions
+from sagemaker_local_account.aws.stepfunctions.item_execution import ItemExecution
 from sagemaker_local_account.aws.stepfunctions.single_state import SingleState
 from sagemaker_local_account.core.clock import CLOCK
 from sagemaker_local_account.core.patches import add, patch
@@ -198,7 +199,10 @@ def _machine(machine: Any) -> dict[str, Any]:
 
 def _describe_for_execution(self: StepFunctionResponse) -> ActionResult:
     """The definition with which an execution started; moto's is that of today, with other members."""
-    machine = self.stepfunction_backend.describe_execution(self._get_param("executionArn")).state_machine
+    execution = self.stepfunction_backend.describe_execution(self._get_param("executionArn"))
+    if isinstance(execution, ItemExecution):
+        execution = self.stepfunction_backend.describe_execution(execution.parent_arn)
+    machine = execution.state_machine
     return ActionResult({**_machine(machine), "updateDate": machine.update_date})
 
 
@@ -246,13 +250,13 @@ def _validate_state_machine_definition(self: StepFunctionResponse) -> ActionResu
 
 
 def _list_executions(self: StepFunctionResponse) -> ActionResult:
-    executions, token = _page(
-        self,
-        self.stepfunction_backend.list_executions(self._get_param("stateMachineArn"), self._get_param("statusFilter")),
-    )
+    machine, run, status = map(self._get_param, ("stateMachineArn", "mapRunArn", "statusFilter"))
+    states = self.stepfunction_backend
+    found = states.item_executions(run, status) if run else states.list_executions(machine, status)
+    executions, token = _page(self, found)
     members = (
-        "executionArn", "stateMachineArn", "stateMachineVersionArn", "stateMachineAliasArn", "name", "status", "startDate",
-        "stopDate", "redriveCount", "redriveDate",
+        "executionArn", "stateMachineArn", "stateMachineVersionArn", "stateMachineAliasArn", "mapRunArn", "name", "status",
+        "startDate", "stopDate", "redriveCount", "redriveDate",
     )  # fmt: skip
     items = [
         {name: value for name, value in execution.described().items() if name in members} for execution in executions
