@@ -5,14 +5,19 @@ from typing import Any
 import aws_cdk as cdk
 import pytest
 from aws_cdk import aws_s3 as s3
+from aws_cdk import aws_sns as sns
 from aws_cdk import aws_stepfunctions as sfn
 from rendered import lint
 from stacks import IMAGE_URI, RenderedWorkflow, UserStack
 
 from cdk_sagemaker_training import (
+    Approval,
+    Gate,
+    RegisterModel,
     S3Prefix,
     Spot,
     TrainingNetwork,
+    TrainingPipeline,
 )
 from cdk_sagemaker_training.lifecycle.polling import Intervals
 
@@ -355,6 +360,74 @@ def test_an_execution_that_another_starts_names_it_in_its_input(given: dict[str,
     [state] = [one["States"]["Train"] for one in stack.machines().values() if "Train" in one["States"]]
     parameters = {name: value for name, value in state["Parameters"].items() if name != "StateMachineArn"}
     assert parameters == started
+
+
+OWN = "'AWS_STEP_FUNCTIONS_STARTED_BY_EXECUTION_ID': $states.context.Execution.Id"
+ID = "{% $states.context.Execution.Id %}"
+JSONATA = sfn.QueryLanguage.JSONATA
+
+
+def a_machine_in_jsonata(stack: UserStack, chain: Any) -> dict[str, Any]:
+    """The first state of such a machine that has the states."""
+    body = sfn.DefinitionBody.from_chainable(chain)
+    sfn.StateMachine(stack, "Jsonata", definition_body=body, query_language=JSONATA)
+    [definition] = [one for one in stack.machines().values() if one.get("QueryLanguage") == "JSONata"]
+    return dict(definition["States"][definition["StartAt"]])
+
+
+@pytest.mark.parametrize(
+    ("given", "started"),
+    [
+        ({"query_language": JSONATA}, f"{{% $merge([$states.input, {{{OWN}}}]) %}}"),
+        (
+            {"query_language": JSONATA, "input": sfn.TaskInput.from_text("{% $states.input.job %}")},
+            f"{{% $merge([$states.input.job, {{{OWN}}}]) %}}",
+        ),
+        ({"query_language": JSONATA, "input": sfn.TaskInput.from_text("{}")}, "{}"),
+        # Text and numbers say nothing of a language.
+        (
+            {"input": sfn.TaskInput.from_object({"epochs": 3})},
+            {"epochs": 3, "AWS_STEP_FUNCTIONS_STARTED_BY_EXECUTION_ID": ID},
+        ),
+        (
+            {"query_language": JSONATA, "input": sfn.TaskInput.from_object({"epochs": "{% $states.input.n %}"})},
+            {"epochs": "{% $states.input.n %}", "AWS_STEP_FUNCTIONS_STARTED_BY_EXECUTION_ID": ID},
+        ),
+    ],
+)  # fmt: skip
+def test_a_state_in_jsonata_that_starts_an_execution_names_it_in_its_input(given: dict[str, Any], started: Any) -> None:
+    stack = UserStack()
+    state = a_machine_in_jsonata(stack, stack.workflow().as_task(stack, "Train", **given))
+    assert state["Arguments"]["Input"] == started
+
+
+@pytest.mark.parametrize(
+    "states",
+    [
+        lambda stack, workflow: workflow.as_task(stack, "Step"),
+        lambda stack, workflow: workflow.as_task(stack, "Step", keeps_job=True),
+        lambda stack, workflow: workflow.as_task(stack, "Step", input=sfn.TaskInput.from_json_path_at("$.job")),
+        lambda stack, workflow: workflow.as_task(
+            stack, "Step", input=sfn.TaskInput.from_object({"a": sfn.JsonPath.string_at("$.a")})
+        ),
+        lambda stack, workflow: TrainingPipeline(stack, "Pipeline", steps=[workflow]).as_task(stack, "Step"),
+        lambda stack, workflow: Gate(stack, "Step", workflow, metric="loss", at_most=1),
+        lambda stack, workflow: Approval(stack, "Step", topic=sns.Topic(stack, "Topic")),
+        lambda stack, workflow: RegisterModel(stack, "Step", workflow, group="digits"),
+    ],
+    ids=["as_task", "keeps_job", "a path", "an object with a path", "a pipeline", "Gate", "Approval", "RegisterModel"],
+)
+def test_a_state_with_paths_is_refused_in_a_machine_in_jsonata_which_would_send_them_as_text(states: Any) -> None:
+    stack = UserStack()
+    chain = states(stack, stack.workflow(metric_definitions={"loss": "loss=([0-9.]+)"}))
+    with pytest.raises(RuntimeError, match="'queryLanguage' can not be 'JSONPath' if set to 'JSONata' for whole state"):
+        a_machine_in_jsonata(stack, chain)
+
+
+def test_a_state_in_jsonata_keeps_no_job_for_states_in_jsonpath() -> None:
+    stack = UserStack()
+    with pytest.raises(ValueError, match=r"^keeps_job must be False in JSONata, .* like outputs=.*, got True$"):
+        stack.workflow().as_task(stack, "Train", keeps_job=True, query_language=JSONATA)
 
 
 def test_a_runtime_that_is_known_only_at_deployment_is_taken_for_the_longest() -> None:

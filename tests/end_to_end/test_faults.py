@@ -81,8 +81,9 @@ class Stepping(cdk.Stack):
                 )
                 cdk.CfnOutput(self, f"{integration}{name}Arn", value=workflow.state_machine.state_machine_arn)
                 if name == "Long":
-                    body = sfn.DefinitionBody.from_chainable(workflow.as_task(self, "Train"))
-                    machine = sfn.StateMachine(self, "Parent", definition_body=body)
+                    language = sfn.QueryLanguage.JSONATA
+                    body = sfn.DefinitionBody.from_chainable(workflow.as_task(self, "Train", query_language=language))
+                    machine = sfn.StateMachine(self, "Parent", definition_body=body, query_language=language)
                     workflow.stop_with(machine)
                     cdk.CfnOutput(self, "ParentArn", value=machine.state_machine_arn)
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from typing import Any
 
 import pytest
+from botocore.config import Config
 from generated_requests import SERVICES, Answer, Requests
 from running_account import Running
 
@@ -49,6 +51,27 @@ def test_a_request_at_which_moto_fails_is_the_callers_error_and_its_trace_is_in_
     with pytest.raises(sns.exceptions.ClientError) as error:
         sns.list_tags_for_resource(ResourceArn="not an arn")
     assert error.value.response["ResponseMetadata"]["HTTPStatusCode"] in (400, 404)
+
+
+@pytest.mark.parametrize(
+    ("service", "call", "given", "refused"),
+    [
+        ("iam", "attach_role_policy", {"RoleName": "mine"}, "ValidationError.*Value null at 'policyArn'"),
+        (
+            "s3",
+            "put_bucket_notification",
+            {"Bucket": "of-no-request", "NotificationConfiguration": {"QueueConfiguration": {}}},
+            "MalformedXML",
+        ),
+    ],
+)
+def test_a_request_without_a_member_is_the_callers_error(
+    running: Running, service: str, call: str, given: dict[str, Any], refused: str
+) -> None:
+    running.client("s3").create_bucket(Bucket="of-no-request")
+    client = running.client(service, config=Config(parameter_validation=False))
+    with pytest.raises(client.exceptions.ClientError, match=refused):
+        getattr(client, call)(**given)
 
 
 @pytest.mark.parametrize("policy", ["not JSON", "[]", "{}", '{"Statement": []}', '{"Statement": ["Allow"]}'])

@@ -12,6 +12,7 @@ from aws_cdk import aws_stepfunctions as sfn
 from constructs import Construct
 
 from cdk_sagemaker_training.lifecycle.states import FOR_HALF_AN_HOUR, OF_STEP_FUNCTIONS, STARTED_BY
+from cdk_sagemaker_training.props import jsonata
 
 if TYPE_CHECKING:
     # Takes long to import.
@@ -37,22 +38,30 @@ def start_retry(*errors: str) -> dict[str, Any]:
 def naming_parent(props: Mapping[str, Any]) -> dict[str, Any]:
     """Return the props of a state that starts an execution, whose input names the execution that starts it.
 
-    Input that is literal text is left as it is.
+    Input that is literal text is left as it is. A state with a JSONPath says so, for CDK to refuse it in a machine in JSONata, in
+    which it would send the path as text.
 
     Args:
         props: Props of CDK's ``StepFunctionsStartExecution``.
     """
     given = props.get("input")
+    in_jsonpath = {"query_language": sfn.QueryLanguage.JSON_PATH, **props}
     if "associate_with_parent" in props:
         return dict(props)
     if given is not None and isinstance(given.value, Mapping):
-        return {**props, "associate_with_parent": True}
+        named = {**props, "associate_with_parent": True}
+        return {**in_jsonpath, **named} if sfn.FieldUtils.find_referenced_paths(dict(given.value)) else named
+    if props.get("query_language") == sfn.QueryLanguage.JSONATA:
+        expression = jsonata.whole("{% $states.input %}" if given is None else given.value)
+        parent = f"{{'{STARTED_BY}': {jsonata.EXECUTION_ID}}}"
+        merged = expression and jsonata.path(f"$merge([{expression}, {parent}])")
+        return {**props, "input": sfn.TaskInput.from_text(merged)} if merged else dict(props)
     place = "$" if given is None else (sfn.FieldUtils.render_object({"input": given.value}) or {}).get("input.$")
     if place is None:
         return dict(props)
     parent = f'States.Format(\'\\{{"{STARTED_BY}":"{{}}"\\}}\', $$.Execution.Id)'
     merged = f"States.JsonMerge({place}, States.StringToJson({parent}), false)"
-    return {**props, "input": sfn.TaskInput.from_json_path_at(merged)}
+    return {**in_jsonpath, "input": sfn.TaskInput.from_json_path_at(merged)}
 
 
 class StateMachineBase:
@@ -128,7 +137,8 @@ class StateMachineBase:
         Args:
             scope: The construct that the state is part of.
             id: Its id among that construct's children, and its name.
-            task_state: Props of CDK's ``StepFunctionsStartExecution``, such as ``input`` and ``result_path``.
+            task_state: Props of CDK's ``StepFunctionsStartExecution``, such as ``input`` and ``result_path``, and in a machine in
+                JSONata ``query_language=sfn.QueryLanguage.JSONATA``.
 
         Returns:
             The state, which makes a throttled call again. The execution's output, of a workflow its job's description, is in its

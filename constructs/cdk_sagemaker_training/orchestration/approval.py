@@ -14,6 +14,7 @@ from constructs import Construct
 from cdk_sagemaker_training.core.checks import seconds_of
 from cdk_sagemaker_training.core.errors import must
 from cdk_sagemaker_training.features.notify import check_standard
+from cdk_sagemaker_training.orchestration.step_results import JSONPATH
 from cdk_sagemaker_training.props.jsonpath import path, result_path
 from cdk_sagemaker_training.props.prop_types import checked
 
@@ -83,6 +84,7 @@ class Approval(sfn.StateMachineFragment):
             integration_pattern=sfn.IntegrationPattern.WAIT_FOR_TASK_TOKEN,
             task_timeout=sfn.Timeout.duration(Duration.seconds(seconds)),
             result_path=result_path(id),
+            query_language=JSONPATH,
         )
         if otherwise is not None:
             self._task.add_catch(otherwise, errors=[_REFUSED], result_path=result_path(id))

@@ -15,7 +15,7 @@ from constructs import Construct
 
 from cdk_sagemaker_training.core.errors import must
 from cdk_sagemaker_training.core.tokens import is_unresolved
-from cdk_sagemaker_training.orchestration.step_results import MetricReader, check_metrics, job_path
+from cdk_sagemaker_training.orchestration.step_results import JSONPATH, MetricReader, check_metrics, job_path
 from cdk_sagemaker_training.props.jsonpath import path, quoted, result_path
 from cdk_sagemaker_training.props.prop_types import checked
 from cdk_sagemaker_training.resources.role import policy_targets
@@ -120,6 +120,7 @@ class RegisterModel(sfn.StateMachineFragment):
             action="createModelPackage",
             parameters=parameters,
             result_path=result_path(id),
+            query_language=JSONPATH,
         )
         self._first: sfn.State = self._register
         if reader:

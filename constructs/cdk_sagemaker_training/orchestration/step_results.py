@@ -12,6 +12,9 @@ from cdk_sagemaker_training.core.errors import must
 from cdk_sagemaker_training.props.jsonpath import quoted, result_path
 from cdk_sagemaker_training.workflow.training_workflow import TrainingWorkflow
 
+# Of a state with paths: CDK refuses it in a machine in JSONata, which takes them for text.
+JSONPATH = sfn.QueryLanguage.JSON_PATH
+
 
 def job_path(workflow: TrainingWorkflow) -> str:
     """Return the JSONPath of the description of a workflow's job, as from DescribeTrainingJob.
@@ -76,7 +79,8 @@ class MetricReader:
                 f"{quoted(', '.join(metrics))})"
             ),
         )
-        self._has_metrics = sfn.Choice(scope, "HasMetrics", state_name=f"{id}HasMetrics").otherwise(self.missing)
+        has_metrics = sfn.Choice(scope, "HasMetrics", state_name=f"{id}HasMetrics", query_language=JSONPATH)
+        self._has_metrics = has_metrics.otherwise(self.missing)
         self._read = sfn.Pass(
             scope,
             "Read",

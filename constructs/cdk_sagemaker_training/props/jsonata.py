@@ -23,6 +23,15 @@ def path(expression: str) -> str:
     return f"{{% {expression} %}}"
 
 
+def whole(text: str) -> str | None:
+    """Return the expression that a text is as a whole; None for other text.
+
+    Args:
+        text: Such as ``"{% $states.input.steps %}"``, without blanks around it ("Transforming data with JSONata").
+    """
+    return text[2:-2].strip() if text.startswith("{%") and text.endswith("%}") else None
+
+
 def expression(text: str) -> str:
     """``text`` as an operand in an expression.
 

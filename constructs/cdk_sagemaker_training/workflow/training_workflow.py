@@ -11,6 +11,7 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_stepfunctions as sfn
 from constructs import Construct
 
+from cdk_sagemaker_training.core.errors import must
 from cdk_sagemaker_training.core.job_names import machine_name
 from cdk_sagemaker_training.features.alternatives import Alternative, Alternatives
 from cdk_sagemaker_training.features.budget import Budget
@@ -299,8 +300,12 @@ class TrainingWorkflow(WorkflowMetrics, Resource):
             task_state: Props of CDK's ``StepFunctionsStartExecution``, such as ``comment`` and ``task_timeout``.
 
         Raises:
-            ValueError: The id of a workflow whose job is kept has characters that a path does not take.
+            ValueError: The id of a workflow whose job is kept has characters that a path does not take, or the state, in JSONata,
+                keeps one.
         """
+        if keeps_job and task_state.get("query_language") == sfn.QueryLanguage.JSONATA:
+            rule = "be False in JSONata, since the states that read what is kept are in JSONPath"
+            raise must("keeps_job", rule, "outputs={'job': '{% $states.result.Output %}'}", "True")
         kept = keeping_job(self.node.id) if keeps_job else {}
         return super().as_task(scope, id, **kept, **task_state)
 

@@ -48,7 +48,10 @@ def _create_role(self: IAMBackend, role_name: str, assume_role_policy_document: 
 
 
 def _attaching(moto_attach: Callable[..., None]) -> Callable[..., None]:
-    def attach(self: IAMBackend, policy_arn: str, *holder: str, **named: str) -> None:
+    def attach(self: IAMBackend, policy_arn: str | None, *holder: str, **named: str) -> None:
+        if policy_arn is None:
+            failed = "Value null at 'policyArn' failed to satisfy constraint: Member must not be null"
+            raise ValidationError(f"1 validation error detected: {failed}")
         if not policy_arn.startswith("arn:"):
             raise ValidationError("Invalid ARN:  Could not be parsed!")
         moto_attach(self, policy_arn, *holder, **named)

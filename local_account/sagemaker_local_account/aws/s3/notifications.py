@@ -120,7 +120,7 @@ def _from_body(self: S3Response) -> dict[str, Any]:
         found["EventBridgeConfiguration"] = {}
     for name, (destination, *_) in _DESTINATIONS.items():
         for one in found.get(name, ()):
-            if not one.get(destination) or not one.get("Event"):
+            if not one or not one.get(destination) or not one.get("Event"):
                 raise MalformedXML
             for rule in _rules(one.get("Filter")):
                 rule["Name"] = _rule_name(rule.get("Name"))
