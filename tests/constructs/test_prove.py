@@ -175,6 +175,17 @@ def test_neither_a_pipeline_nor_its_workflow_outlives_the_machine_that_it_stops_
 
 
 @pytest.mark.soak
+def test_neither_a_sweep_nor_its_workflow_outlives_the_machine_that_it_stops_with() -> None:
+    stack = UserStack()
+    workflow = stack.workflow(input_fields={"rate": NumberField(0, 1)})
+    rates, place = Grid({"rate": [0.1]}), stack.place("sweeps/")
+    sweep = TrainingSweep(stack, "Sweep", workflow=workflow, over=rates, results=place, concurrency=1)
+    sweep.stop_with(stack.machine_of(sweep.as_task(stack, "Train")))
+    [outer] = [one for name, one in proofs(stack, 1, 20_000).items() if name.startswith("Machine")]
+    assert broken(outer) == {"one-failed-call"}
+
+
+@pytest.mark.soak
 def test_two_faults_break_no_property_of_a_pipeline() -> None:
     stack = UserStack()
     TrainingPipeline(stack, "Pipeline", steps=[stack.workflow()])

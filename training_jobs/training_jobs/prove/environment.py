@@ -233,18 +233,24 @@ class Environment:
 
     def _goes_on(self, world: World, arn: str) -> bool:
         """Whether the execution of an ARN runs; of a Distributed Map's item, whether the item does."""
-        place, _, id = arn.partition(":execution:")[2].rpartition(":")
-        machine, _, label = place.partition("/")
-        if not label:
-            return any(run.running and run.id == id for run in world.runs)
-        of = [run for run in world.runs if run.running and self.app.names[run.machine] == machine]
-        return any(f"{label}:{id}" in _items(run.execution.top) for run in of)
+        if "/" in arn.partition(":execution:")[2]:
+            return self._of_item(world, arn) is not None
+        return any(run.running and run.id == arn.rpartition(":")[2] for run in world.runs)
+
+    def _of_item(self, world: World, arn: str) -> tuple[Run, Any] | None:
+        """The execution whose Distributed Map runs the item of an ARN, and the item's input."""
+        machine, _, item = arn.partition(":execution:")[2].partition("/")
+        for run in world.runs:
+            if run.running and self.app.names[run.machine] == machine and item in (items := _items(run.execution.top)):
+                return run, items[item]
+        return None
 
     def _belongs(self, world: World, run: Run) -> bool:
         """Whether what started an execution and waits for it goes on, and what started that, and so on."""
         if not run.parent:
             return True
-        of = next((one for one in world.runs if self.arn(one.machine, one.id) == run.parent), None)
+        item = self._of_item(world, run.parent)
+        of = item[0] if item else next((one for one in world.runs if self.arn(one.machine, one.id) == run.parent), None)
         return self._goes_on(world, run.parent) and (of is None or self._belongs(world, of))
 
     @property
@@ -450,6 +456,8 @@ class Environment:
             ended = "SUCCEEDED" if of is None else of.status
             status = "RUNNING" if self._goes_on(world, call.parameters["ExecutionArn"]) else ended
             described = {"Status": status, "ExecutionArn": call.parameters["ExecutionArn"]}
+            if item := self._of_item(world, call.parameters["ExecutionArn"]):
+                described["Input"] = json.dumps(item[1])
             if of is not None and "IncludedData" not in call.parameters:
                 described["Input"] = json.dumps(of.context["Execution"]["Input"])
                 ends = {
@@ -635,10 +643,12 @@ class Environment:
         return self._settled(replace(world, runs=(*world.runs, run)), run)
 
 
-def _items(position: Position) -> set[str]:
-    """What the ARNs end with of the items that run at a position and below."""
-    own = {position.child} if position.child and not position.done else set()
-    return own.union(*map(_items, position.children))
+def _items(position: Position) -> dict[str, Any]:
+    """The inputs of the items that run at a position and below, by what their ARNs end with."""
+    found = {position.child: position.given} if position.child and not position.done else {}
+    for one in position.children:
+        found |= _items(one)
+    return found
 
 
 def _new_job(call: Call, run: Run) -> Job:

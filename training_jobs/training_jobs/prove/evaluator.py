@@ -110,6 +110,7 @@ class Position:
     variables: Mapping[str, Any] = field(default_factory=dict)
     item: Any = None  # of the Map around it: its index and value
     child: str = ""  # of a Distributed Map's item: what the ARN of its own execution ends with
+    given: Any = None  # its input
     tries: tuple[int, ...] = ()
     waits: float | None = None  # seconds until the state is tried again
     children: tuple[Position, ...] = ()
@@ -364,7 +365,7 @@ def _chosen(execution: Execution, position: Position, of: Mapping[str, Any], tar
 def _branch(execution: Execution, position: Position, state: Mapping[str, Any]) -> Position:
     """The position inside a Parallel or Map state."""
     inside: tuple[str | int, ...] = (*position.path, "States", position.state)
-    entered = {"variables": position.variables, "item": position.item, "child": position.child}
+    entered = {"variables": position.variables, "item": position.item, "child": position.child, "given": position.given}
     if state["Type"] == "Parallel":
         given = _request(execution, position)
         starts = [
@@ -411,6 +412,7 @@ def _items(execution: Execution, position: Position, state: Mapping[str, Any], i
                 {} if own else position.variables,
                 (at, item),
                 child=f"{state.get('Label', position.state)}:item-{at}" if own else position.child,
+                given=data if own else position.given,
             )
         )
     return starts
