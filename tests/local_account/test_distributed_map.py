@@ -108,6 +108,17 @@ def test_failures_that_are_not_tolerated_stop_the_executions_that_other_items_wa
     assert [machines.ended(one["executionArn"])["status"] for one in started] == ["ABORTED", "ABORTED"]
 
 
+def test_a_selector_without_its_path_fails_the_execution_whatever_is_tolerated(machines: Machines) -> None:
+    selector = {"ItemSelector": {"number.$": "$.none"}}
+    ended = machines.ended(machines.start(mapped(ToleratedFailurePercentage=100, **selector)))
+    inline = mapped(**selector)
+    inline["Each"]["ItemProcessor"]["ProcessorConfig"] = {"Mode": "INLINE"}
+    del inline["Each"]["ItemReader"]
+    expected = machines.ended(machines.start(inline, ITEMS))
+    assert (ended["status"], ended["error"]) == (expected["status"], expected["error"]) == ("FAILED", "States.Runtime")
+    assert "The JSONPath '$.none' could not be found in the input" in ended["cause"]
+
+
 def items_of(machines: Machines, execution: str) -> list[dict[str, Any]]:
     """The descriptions of what the Map Run of an execution has started."""
     [run] = machines.client.list_map_runs(executionArn=execution)["mapRuns"]

@@ -65,6 +65,8 @@ def _map_run(self: DistributedIterationComponent, env: Environment, eval_input: 
     for thread in threads:
         thread.join()
     env.delete_frame(run.frame)
+    if run.error is not None:
+        raise run.error
     if run.exceeded:
         raise _failure(env, StatesErrorNameType.StatesExceedToleratedFailureThreshold, run.cause)
     env.stack.append([run.outputs[index] for index in sorted(run.outputs)])
@@ -82,6 +84,7 @@ class _MapRun:
         self.outputs: dict[int, Any] = {}
         self.failures = 0
         self.exceeded = False
+        self.error: Exception | None = None  # with which no item could begin, whatever is tolerated
         self._left: Iterator[tuple[int, Any]] = iter(enumerate(items))
         self._lock = threading.Lock()
         for counter in (self.record.item_counter, self.record.execution_counter):
@@ -111,8 +114,11 @@ class _MapRun:
         try:
             if env.is_running():  # not where the Map Run ended meanwhile
                 self._evaluate(env, index, item)
-            state = env.program_state()
+        except Exception as error:  # of an ItemSelector; a program's own are its state
+            self.error = error
+            self.frame.set_stop(stop_date=CLOCK.now(), cause=None, error=None)
         finally:
+            state = env.program_state()
             self.frame.delete_frame(env)
         for counter in counters:
             counter.running.offset(-1)

@@ -7,7 +7,6 @@ ResultWriter: the state machine's name, the Map Run's label and an id of their o
 from __future__ import annotations
 
 import datetime
-import json
 import threading
 import uuid
 from typing import Any
@@ -30,6 +29,7 @@ from moto.stepfunctions.parser.asl.eval.program_state import (
     ProgramStopped,
     ProgramTimedOut,
 )
+from moto.stepfunctions.parser.asl.utils.encoding import to_json_str
 
 from sagemaker_local_account.core.clock import CLOCK
 
@@ -66,7 +66,7 @@ class ItemExecution:
 
     def begin(self, item: Any, role_arn: str) -> None:
         """Writes the first event of a history of its own."""
-        self._input = json.dumps(item, separators=(",", ":"))
+        self._input = to_json_str(item, separators=(",", ":"))
         self._env.event_manager = EventManager()
         self._env.event_history_context = EventHistoryContext.of_program_start()
         details = ExecutionStartedEventDetails(input=self._input, inputDetails=_WHOLE, roleArn=role_arn)
@@ -78,7 +78,7 @@ class ItemExecution:
         state = self._env.program_state()
         details: dict[str, Any]
         if isinstance(state, ProgramEnded):
-            self._output = json.dumps(self._env.states.get_input(), separators=(",", ":"))
+            self._output = to_json_str(self._env.states.get_input(), separators=(",", ":"))
             done = ExecutionSucceededEventDetails(output=self._output, outputDetails=_WHOLE)
             details = {"executionSucceededEventDetails": done}
         elif isinstance(state, ProgramStopped):
