@@ -331,6 +331,32 @@ def test_an_execution_of_an_express_machine_times_out_after_five_minutes(alarms:
     assert "ExecutionsFailed" not in counted()
 
 
+def test_an_advance_of_the_clock_takes_from_an_express_execution_what_it_waits_for_alone(alarms: Alarms) -> None:
+    """As on AWS, where time does not pass at once while it works."""
+    machines = alarms.running.client("stepfunctions")
+    wait = {"Type": "Wait", "Seconds": 60}
+    both = {"StartAt": "Inner", "States": {"Inner": {**wait, "End": True}}}
+    states = {
+        "First": {**wait, "Next": "Both"},
+        "Both": {"Type": "Parallel", "Branches": [both, both], "Next": "Last"},
+        "Last": {**wait, "End": True},
+    }
+    arn = machines.create_state_machine(
+        name="in-time",
+        definition=json.dumps({"StartAt": "First", "States": states}),
+        roleArn=alarms.running.role("InTime", "states.amazonaws.com"),
+        type="EXPRESS",
+    )["stateMachineArn"]
+    machines.start_execution(stateMachineArn=arn)
+
+    def ended() -> set[str]:
+        alarms.running.account.clock.advance(250)
+        found = alarms.client.list_metrics(Dimensions=[{"Name": "StateMachineArn", "Value": arn}])["Metrics"]
+        return {metric["MetricName"] for metric in found} - {"ExecutionsStarted"}
+
+    assert until(ended) == {"ExecutionsSucceeded", "ExecutionTime"}
+
+
 @pytest.mark.parametrize(
     ("said", "named"),
     [

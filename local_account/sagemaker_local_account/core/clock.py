@@ -12,6 +12,7 @@ import datetime
 import math
 import threading
 import time
+from collections.abc import Callable
 
 
 class Clock:
@@ -20,6 +21,7 @@ class Clock:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._ahead = 0.0
+        self.watchers: set[Callable[[float], None]] = set()  # called with the seconds before it is advanced
 
     @property
     def ahead(self) -> float:
@@ -46,6 +48,8 @@ class Clock:
         """
         if not (isinstance(seconds, int | float) and math.isfinite(seconds) and seconds > 0):
             raise ValueError(f"seconds must be a number above 0, like 1200, got {seconds!r}")
+        for watcher in [*self.watchers]:
+            watcher(seconds)
         with self._lock:
             self._ahead += seconds
 

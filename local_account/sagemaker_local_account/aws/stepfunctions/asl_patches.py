@@ -8,6 +8,7 @@ from __future__ import annotations
 import datetime
 import functools
 import json
+import math
 import re
 import threading
 from collections.abc import Callable
@@ -41,7 +42,7 @@ from moto.stepfunctions.parser.asl.parse.intrinsic import preprocessor as intrin
 from moto.stepfunctions.parser.asl.parse.preprocessor import Preprocessor
 from moto.stepfunctions.parser.asl.utils import json_path
 
-from sagemaker_local_account.aws.stepfunctions.errors import failure
+from sagemaker_local_account.aws.stepfunctions.errors import failure, parent_of
 from sagemaker_local_account.core.clock import CLOCK
 from sagemaker_local_account.core.patches import patch
 
@@ -212,21 +213,41 @@ def _evaluate_program(self: Program, env: Environment) -> None:
     moto joins the thread of the states, which may wait in a callback or retry for hours after StopExecution, and ends an
     execution that timed out before the last event of its history is written.
     """
-    limits = [self.timeout_seconds.timeout_seconds] if self.timeout_seconds else []
+    deadline = CLOCK.monotonic() + self.timeout_seconds.timeout_seconds if self.timeout_seconds else math.inf
     if env.execution_type == StateMachineType.EXPRESS and not env.is_frame():
-        limits.append(_EXPRESS_SECONDS)
-    deadline = CLOCK.monotonic() + min(limits) if limits else None
+        env.local_account_express = _ExpressTime()
     env.next_state_name = getattr(env, "local_account_start_at", self.start_at.start_at_name)
     worker = threading.Thread(target=EvalComponent.eval, args=(self, env), daemon=True)
     worker.start()
+    express = getattr(env, "local_account_express", None)
     while worker.is_alive() and env.is_running():
-        left = POLL_SECONDS if deadline is None else min(POLL_SECONDS, deadline - CLOCK.monotonic())
+        left = min(deadline, math.inf if express is None else express.deadline) - CLOCK.monotonic()
         if left <= 0:
             env.set_timed_out()
         else:
-            worker.join(left)
+            worker.join(min(left, POLL_SECONDS))
+    if express is not None:
+        CLOCK.watchers.discard(express.advanced)
     # Frames (a branch of a Parallel state, an iteration of a Map) end with their state.
     worker.join(None if env.is_frame() else UNWIND_SECONDS)
+
+
+class _ExpressTime:
+    """Until when an express execution runs; of an advance of the clock counts what it waits for, since no work takes that time.
+
+    Attributes:
+        deadline: by the account's clock.
+        waits: when its waits end.
+    """
+
+    def __init__(self) -> None:
+        self.deadline = CLOCK.monotonic() + _EXPRESS_SECONDS
+        self.waits: dict[object, float] = {}
+        CLOCK.watchers.add(self.advanced)
+
+    def advanced(self, seconds: float) -> None:
+        longest = max([0.0, *(until - CLOCK.monotonic() for until in [*self.waits.values()])])
+        self.deadline += max(0.0, seconds - longest)
 
 
 def _only_while_running(method: Any) -> Any:
@@ -264,8 +285,14 @@ def _wait_interval(self: WaitFunction, env: Environment, wait_seconds: float) ->
 
 def _sleep(env: Environment, seconds: float) -> None:
     deadline = CLOCK.monotonic() + seconds
+    execution = env
+    while (parent := parent_of(execution)) is not None:
+        execution = parent
+    waits: dict[object, float] = getattr(getattr(execution, "local_account_express", None), "waits", {})
+    waits[own := object()] = deadline
     while env.is_running() and (left := deadline - CLOCK.monotonic()) > 0:
         env.program_state_event.wait(min(left, POLL_SECONDS))
+    del waits[own]
 
 
 def _in_utc(get_wait_seconds: Any) -> Any:
