@@ -265,7 +265,37 @@ def test_a_guard_may_stop_the_executions_of_a_sweep_that_stops_with_a_machine_an
     assert rows["ItemSelector"][f"{STARTED_BY}.$"] == "$$.Execution.Id"
 
 
-def test_a_workflow_stops_with_a_machine_of_its_own_stack_alone() -> None:
+def test_a_workflow_stops_with_a_machine_of_another_stack_or_app_whose_name_is_known() -> None:
+    stack = UserStack()
+    other = cdk.Stack(cdk.App.of(stack), "Other", env=cdk.Environment(account=stack.account, region=stack.region))
+    workflow = stack.workflow()
+    body = sfn.DefinitionBody.from_chainable(workflow.as_task(other, "Train"))
+    workflow.stop_with(sfn.StateMachine(other, "Machine", state_machine_name="nightly", definition_body=body))
+    arn = f"arn:aws:states:{stack.region}:{stack.account}:stateMachine:weekly"
+    workflow.stop_with(sfn.StateMachine.from_state_machine_arn(stack, "Weekly", arn))
+    statements = stack.statements("SageMakerTrainingJobsGuardRole")
+    [describing] = [one for one in statements if one["Action"] == "states:DescribeExecution"]
+    prefix = f"arn:aws:states:{stack.region}:{stack.account}:execution:"
+    assert describing["Resource"][1:] == [
+        f"{prefix}{name}{rest}" for name in ("nightly", "weekly") for rest in (":*", "/*")
+    ]
+    [looking] = [one for name, one in stack.machines().items() if "Reconciler" in name]
+    assert f"{prefix}nightly:*" in json.dumps(looking)
+    assert stack.dependencies == []  # the other one depends on this
+
+
+def test_a_machine_of_another_account_or_region_stops_nothing() -> None:
+    stack = UserStack()
+    workflow = stack.workflow()
+    for number, place in enumerate(("eu-west-1:123456789012", "us-east-1:210987654321")):
+        machine = sfn.StateMachine.from_state_machine_arn(
+            stack, f"Imported{number}", f"arn:aws:states:{place}:stateMachine:nightly"
+        )
+        with pytest.raises(ValueError, match=r"^machine must be .* and be of the account and region of the stack, "):
+            workflow.stop_with(machine)
+
+
+def test_a_machine_of_another_stack_has_a_name_that_is_known_for_a_workflow_to_stop_with_it() -> None:
     stack = UserStack()
     other = cdk.Stack(cdk.App.of(stack), "Other", env=cdk.Environment(account=stack.account, region=stack.region))
     run = stack.workflow().as_task(other, "Train")
@@ -274,7 +304,8 @@ def test_a_workflow_stops_with_a_machine_of_its_own_stack_alone() -> None:
     second = stack.workflow("Second")
     for one, path in ((machine, "Other/Machine"), (imported, "Stack/Imported")):
         with pytest.raises(
-            ValueError, match=rf"^machine must be one that the stack of Stack/Second defines, .* got {path}$"
+            ValueError,
+            match=rf"^machine must be one that the stack of Stack/Second defines, or have a name .* got {path}$",
         ):
             second.stop_with(one)
 

@@ -198,35 +198,46 @@ class Guard(Construct):
         return self._watching_names(jobs)
 
     def watching_parent(self, machine: sfn.StateMachine, started: sfn.IStateMachine, *, of_rows: bool = False) -> None:
+        """Have no execution with a job outlive one of a pipeline or sweep that started it and waits for it.
+
+        One of another stack, which refers to the workflow, is left out: the stacks would refer to each other.
+
+        Args:
+            machine: Its state machine.
+            started: The state machine of a workflow.
+            of_rows: Whether child executions of the machine start it, whose inputs name the machine's execution.
+        """
+        if Stack.of(machine) is not self._stack:
+            return
+        self.watching_parent_named(machine.state_machine_name, started)
+        if of_rows:
+            self._cancelling.add_resources(self._executions_of(machine.state_machine_name, "/*"))
+
+    def watching_parent_named(self, name: str, started: sfn.IStateMachine) -> None:
         """Have no execution with a job outlive one of a machine that started it and waits for it.
 
         Step Functions stops it with its parent by best effort ("Run a Job (.sync)"). What started an execution is in its input;
         of a Distributed Map it is a child execution, whose ARN has a slash after the machine's name.
 
-        A machine of another stack, which refers to the workflow, is left out: the stacks would refer to each other.
-
         Args:
-            machine: The machine.
+            name: The machine's name.
             started: The state machine of a workflow, or of a pipeline or sweep, whose own parent is its machine then.
-            of_rows: Whether child executions of the machine start it, whose inputs name the machine's execution.
         """
-        if Stack.of(machine) is not self._stack:
-            return
         if not self._parents:
             self._role.add_to_policy(self._cancelling)
         for rest in (":*", "/*"):
-            parents = self._executions_of(machine, rest)
+            parents = self._executions_of(name, rest)
             if parents not in self._parents:
                 self._parents[parents] = None
                 self._describing.add_resources(parents)
                 self._suppressions.add_wildcards([parents], OF_THE_STACK)
-        if isinstance(started, sfn.StateMachine) and self._executions_of(started, ":*") in self._parents:
-            self._cancelling.add_resources(self._executions_of(started, ":*"))
-        if of_rows:
-            self._cancelling.add_resources(self._executions_of(machine, "/*"))
+        if isinstance(started, sfn.StateMachine):
+            executions = self._executions_of(started.state_machine_name, ":*")
+            if executions in self._parents:
+                self._cancelling.add_resources(executions)
 
-    def _executions_of(self, machine: sfn.StateMachine, rest: str) -> str:
-        return self._stack.format_arn(service="states", resource=f"execution:{machine.state_machine_name}{rest}")
+    def _executions_of(self, machine_name: str, rest: str) -> str:
+        return self._stack.format_arn(service="states", resource=f"execution:{machine_name}{rest}")
 
     def _watching_names(self, jobs: JobSet) -> Guard:
         """Watch over the training jobs whose names begin with the same words as those of a construct; returns the guard."""

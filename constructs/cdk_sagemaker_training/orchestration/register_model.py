@@ -120,7 +120,6 @@ class RegisterModel(sfn.StateMachineFragment):
             action="createModelPackage",
             parameters=parameters,
             result_path=result_path(id),
-            query_language=JSONPATH,
         )
         self._first: sfn.State = self._register
         if reader:
@@ -162,7 +161,7 @@ class _Call(tasks.CallAwsService):
 
     def __init__(self, scope: Construct, id: str, statements: list[iam.PolicyStatement], **props: Any) -> None:
         # Of a policy that is not used: `_task_policies` has narrower ones.
-        super().__init__(scope, id, iam_resources=["*"], **props)
+        super().__init__(scope, id, iam_resources=["*"], query_language=JSONPATH, **props)
         self._statements = statements
         self.add_retry(errors=["States.TaskFailed"], max_attempts=5)
 

@@ -137,16 +137,17 @@ class TrainingPipeline(StateMachineBase, Construct):
         for resource, reason in self._resources.items():
             suppressions.add_wildcards([resource], reason)
 
-    def stop_with(self, machine: sfn.StateMachine) -> None:
+    def stop_with(self, machine: sfn.IStateMachine) -> None:
         """Stop executions, and those of the workflows, with those of a machine that starts them by ``as_task``.
 
-        As of ``TrainingWorkflow``; of the pipeline's stack are the machine and the workflows.
+        As of ``TrainingWorkflow``; of the pipeline's stack are the workflows.
 
         Args:
-            machine: The state machine that has the state.
+            machine: The state machine that has the state. One of another stack, or an imported one, needs a name that is known at
+                synth, such as ``state_machine_name="nightly"``.
 
         Raises:
-            ValueError: It is of another stack, or imported.
+            ValueError: Its name is not known, or it is of another account or region.
         """
         stop_with(machine, self, self.state_machine)
 

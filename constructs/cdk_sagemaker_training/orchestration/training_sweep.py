@@ -153,16 +153,17 @@ class TrainingSweep(StateMachineBase, Construct):
         acknowledge_policies(self, _WHY)
         acknowledge(self, {"AwsSolutions-SF2": "an execution waits for jobs, whose hosts do not emit traces"})
 
-    def stop_with(self, machine: sfn.StateMachine) -> None:
+    def stop_with(self, machine: sfn.IStateMachine) -> None:
         """Stop executions, and those of the workflow, with those of a machine that starts them by ``as_task``.
 
-        As of ``TrainingWorkflow``; of the sweep's stack are the machine and the workflow.
+        As of ``TrainingWorkflow``; of the sweep's stack is the workflow.
 
         Args:
-            machine: The state machine that has the state.
+            machine: The state machine that has the state. One of another stack, or an imported one, needs a name that is known at
+                synth, such as ``state_machine_name="nightly"``.
 
         Raises:
-            ValueError: It is of another stack, or imported.
+            ValueError: Its name is not known, or it is of another account or region.
         """
         stop_with(machine, self, self.state_machine)
 

@@ -309,18 +309,19 @@ class TrainingWorkflow(WorkflowMetrics, Resource):
         kept = keeping_job(self.node.id) if keeps_job else {}
         return super().as_task(scope, id, **kept, **task_state)
 
-    def stop_with(self, machine: sfn.StateMachine) -> None:
+    def stop_with(self, machine: sfn.IStateMachine) -> None:
         """Stop executions with those of a machine that starts them by ``as_task``, always: Step Functions does by best effort.
 
         The stack's guard looks every 15 minutes, and its alarm tells that it stopped one. It stops what the machine started
         without waiting too, where the input names its execution (CDK's ``associate_with_parent``). When the stack is deleted, the
-        machine's executions are stopped before the workflow's, so that none starts another.
+        executions of a machine that it defines are stopped before the workflow's, so that none starts another.
 
         Args:
-            machine: The state machine that has the state, of the workflow's stack.
+            machine: The state machine that has the state. One of another stack, or an imported one, needs a name that is known at
+                synth, such as ``state_machine_name="nightly"``.
 
         Raises:
-            ValueError: It is of another stack, or imported.
+            ValueError: Its name is not known, or it is of another account or region.
         """
         stop_with(machine, self, self.state_machine)
 
