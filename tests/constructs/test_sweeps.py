@@ -30,6 +30,7 @@ from cdk_sagemaker_training import (
 from cdk_sagemaker_training.handlers import sweep as sweep_handler
 from cdk_sagemaker_training.orchestration.sweep_values import checked_rows, rules_of
 from sagemaker_local_account.http.rates import Bucket, rates
+from training_jobs.prove.values import Scope, filled
 
 FIELDS = {
     "learning_rate": NumberField(0, 1),
@@ -102,6 +103,24 @@ def test_each_row_is_an_execution_of_the_workflow_with_the_rows_values(swept: Sw
         "data_set.$": "$.Row.data_set",
         "AWS_STEP_FUNCTIONS_STARTED_BY_EXECUTION_ID.$": "$$.Execution.Id",
     }
+
+
+def test_a_row_that_is_redriven_is_another_execution_of_the_workflow_and_a_start_that_is_repeated_the_same(
+    swept: Swept,
+) -> None:
+    """The name of one that was stopped is used up ("StartExecution", ExecutionAlreadyExists)."""
+    states = swept.definition["States"]["Rows"]["ItemProcessor"]["States"]
+
+    def name(redriven: int) -> str:
+        execution = {"Id": "arn:aws:states:us-east-1:123456789012:execution:Sweep/Rows:1", "RedriveCount": redriven}
+        scope = Scope({"Key": "0" * 32}, {"Execution": execution}, {})
+        found: dict[str, str] = filled({"Name.$": states["Train"]["Parameters"]["Name.$"]}, scope)
+        arn: dict[str, str] = filled(states["Find"]["Parameters"], scope)
+        assert arn["ExecutionArn"].endswith(f":{found['Name']}")
+        return found["Name"]
+
+    assert name(0) == name(0) != name(1)
+    assert len(name(10)) <= 80  # service model of Step Functions, Name
 
 
 def test_a_sweep_has_its_table_although_rows_failed_and_fails_then(swept: Swept) -> None:

@@ -26,7 +26,8 @@ _OF_LAMBDA = (
     "Lambda.AWSLambdaException",
     "Lambda.SdkClientException",
 )
-_NAME = "States.Format('{}-{}', $.Key, States.Hash($$.Execution.Id, 'MD5'))"  # of a row's execution
+# Of a row's execution: another one where a sweep that was stopped is redriven, and its rows with it ("Redriving Map Runs").
+_NAME = "States.Format('{}-{}', $.Key, States.Hash(States.Format('{}-{}', $$.Execution.Id, $$.Execution.RedriveCount), 'MD5'))"
 _OF_S3 = ("S3.S3Exception", "S3.SdkClientException")
 
 

@@ -53,7 +53,8 @@ class TrainingSweep(StateMachineBase, Construct):
     that names the row, the field, what is allowed and what came.
 
     Results are kept by the row's values and the ``version`` under ``results``, for all executions: the next one runs only the
-    rows that have not completed, those that failed included. Two executions at once run rows twice.
+    rows that have not completed, those that failed included. Two executions at once run rows twice. A redrive of one that was
+    stopped runs the rows again that ran then, and those that had not begun.
 
     An execution's output is ``{"Rows", "Completed", "Failed", "NotRun", "Table", "Best"}``: the counts of rows, the URI of
     ``table.csv``, and the table's row with the best objective. The table has a line for each row, with its values, ``Status``,
