@@ -127,6 +127,37 @@ def test_metric_math_adds_a_number_to_a_metric(alarms: Alarms, expression: str, 
     assert (found["m"], found["e"]) == ([2.0], [pytest.approx(value)])
 
 
+def test_data_are_of_the_one_metric_that_is_asked_for_and_named_after_it(alarms: Alarms) -> None:
+    """cloudwatch/test_cloudwatch.py: test_get_metric_data_with_dimensions, test_get_metric_data_for_multiple_metrics"""
+    more = [*DIMENSIONS, {"Name": "Host", "Value": "algo-1"}]
+    alarms.data("asked", 1.0)
+    alarms.data("asked", 10.0, dimensions=more)
+    alarms.data("asked", 100.0, dimensions=[])
+    other = {"MetricName": "asked", "Value": 1000.0, "Dimensions": DIMENSIONS}
+    alarms.client.put_metric_data(Namespace="Other", MetricData=[other])
+    now = datetime.now(UTC)
+    times = {"StartTime": now - timedelta(minutes=5), "EndTime": now + timedelta(minutes=5)}
+    for dimensions, value in ((DIMENSIONS, 1.0), (more, 10.0), ([], 100.0)):
+        metric = {"Namespace": NAMESPACE, "MetricName": "asked", "Dimensions": dimensions}
+        query = {"Id": "m", "MetricStat": {"Metric": metric, "Period": 600, "Stat": "Sum"}}
+        [found] = alarms.client.get_metric_data(MetricDataQueries=[query], **times)["MetricDataResults"]
+        assert (sum(found["Values"]), found["Label"]) == (value, "asked")
+        points = alarms.client.get_metric_statistics(**metric, **times, Period=600, Statistics=["Sum"])["Datapoints"]
+        assert sum(point["Sum"] for point in points) == value
+
+
+def test_the_tags_of_an_alarm_go_with_it_and_it_says_since_when_it_is_in_its_state(alarms: Alarms) -> None:
+    """cloudwatch/test_cloudwatch.py: test_tagging_metric_alarm, test_store_tags"""
+    alarms.put("tagged", Tags=[{"Key": "team", "Value": "vision"}])
+    described = alarms.described("tagged")
+    alarms.put("tagged", Threshold=2.0)
+    assert alarms.described("tagged")["StateTransitionedTimestamp"] == described["StateTransitionedTimestamp"]
+    alarms.data("tagged", 3.0)
+    assert alarms.described("tagged")["StateTransitionedTimestamp"] > described["StateTransitionedTimestamp"]
+    alarms.client.delete_alarms(AlarmNames=["tagged"])
+    assert alarms.client.list_tags_for_resource(ResourceARN=described["AlarmArn"])["Tags"] == []
+
+
 def test_metric_math_of_another_kind_is_refused(alarms: Alarms) -> None:
     with pytest.raises(ClientError, match=r"an id, and an id plus or minus a number, like 'm \+ 0.01', got 'MIN\(m\)'"):
         metric_data(alarms, "other-math", "MIN(m)")

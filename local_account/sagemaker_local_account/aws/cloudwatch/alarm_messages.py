@@ -108,7 +108,7 @@ def _dimensions(of: Any) -> list[dict[str, str]]:
 def _queries(alarm: Any) -> list[dict[str, Any]]:
     """The metric math of an alarm, as in the message to a topic (arabold/aws-to-slack 98)."""
     found = []
-    for query in alarm.metric_data_queries:
+    for query in alarm.metric_data_queries or ():
         stat, metric = query.metric_stat, query.metric_stat and query.metric_stat.metric
         what: dict[str, Any] = {"Expression": query.expression}
         if stat:

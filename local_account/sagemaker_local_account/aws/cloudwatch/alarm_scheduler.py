@@ -10,6 +10,8 @@ import logging
 import re
 import threading
 from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
@@ -21,6 +23,8 @@ from moto.cloudwatch.models import (
     MetricDatumBase,
     cloudwatch_backends,
 )
+from moto.cloudwatch.responses import CloudWatchResponse
+from moto.core.responses import ActionResult
 from moto.sqs.models import sqs_backends
 from typing_extensions import override
 
@@ -54,6 +58,8 @@ _NOT_EVALUATED = {
     "threshold_metric_id": "ThresholdMetricId (anomaly detection)",
     "rule": "AlarmRule (composite alarms)",
 }
+# What an alarm keeps that is put again.
+_KEPT = ("state_value", "state_reason", "state_reason_data", "state_updated_timestamp", "state_transitioned_timestamp")
 # That an alarm with Metrics does not have (API, PutMetricAlarm).
 _OF_ONE_METRIC = ("namespace", "metric_name", "dimensions", "period", "unit", "statistic")
 
@@ -61,6 +67,16 @@ _OF_ONE_METRIC = ("namespace", "metric_name", "dimensions", "period", "unit", "s
 def install() -> None:
     """Patches moto's CloudWatch; to be called before its first use in an account."""
     patch(cloudwatch_backends, "backend", Backend)
+    patch(CloudWatchResponse, "get_metric_data", _with_messages, "self")
+
+
+def _with_messages(self: CloudWatchResponse) -> ActionResult:
+    """GetMetricData, with the list of messages that AWS always has (test_cloudwatch.py: test_get_metric_data_stats)."""
+    found = _moto_get_metric_data(self)
+    return ActionResult({**found.result, "Messages": []})
+
+
+_moto_get_metric_data = CloudWatchResponse.get_metric_data
 
 
 class AlarmScheduler:
@@ -102,6 +118,7 @@ class Backend(CloudWatchBackend):
         # Reentrant: an alarm's action may put data in the same thread.
         self._lock = threading.RLock()
         self._series: dict[Metric, list[tuple[Any, Datum]]] = defaultdict(list)
+        self._asked = threading.local()
 
     def put_metric_alarm(self, name: str, **details: Any) -> Alarm:
         """Creates an alarm, or updates one, which keeps its state. New alarms are in INSUFFICIENT_DATA, moto's in OK."""
@@ -109,10 +126,12 @@ class Backend(CloudWatchBackend):
         with self._lock:
             former = self.alarms.get(name)
             alarm: Alarm = super().put_metric_alarm(name=name, **details)
+            alarm.metric_data_queries = alarm.metric_data_queries or None  # of one metric DescribeAlarms has no Metrics
             alarm.state_value = alarms.INSUFFICIENT_DATA
+            vars(alarm)["state_transitioned_timestamp"] = alarm.state_updated_timestamp
             if former is not None:
                 alarm.history = former.history
-                for member in ("state_value", "state_reason", "state_reason_data", "state_updated_timestamp"):
+                for member in _KEPT:
                     setattr(alarm, member, getattr(former, member))
             self._evaluate(alarm)
         return alarm
@@ -133,29 +152,70 @@ class Backend(CloudWatchBackend):
         found: list[MetricDatumBase] = super().get_all_metrics()
         for datum in found:
             datum.timestamp = _in_utc(datum.timestamp)
-        return found
+        asked = getattr(self._asked, "metric", None)
+        return [it for it in found if asked in (None, _metric(it.namespace, it.name, it.dimensions))]
+
+    @contextmanager
+    def _only(self, namespace: str, name: str, dimensions: list[dict[str, str]]) -> Iterator[None]:
+        """One metric's data alone; moto's are those of any namespace, and without dimensions of any."""
+        self._asked.metric = namespace, name, frozenset((it["Name"], it.get("Value", "")) for it in dimensions)
+        try:
+            yield
+        finally:
+            self._asked.metric = None
 
     @override
     def get_metric_data(
         self, queries: list[dict[str, Any]], start_time: datetime, end_time: datetime, **options: Any
     ) -> list[dict[str, Any]]:
-        """The metrics, and of metric math what adds a number to one, or takes it away; moto knows a metric's id alone."""
-        shifts = {query["Id"]: _shift(query["Expression"]) for query in queries if "Expression" in query}
-        plain = [
-            {**query, "Expression": shifts[query["Id"]][0]} if query["Id"] in shifts else query for query in queries
-        ]
-        results = super().get_metric_data(plain, _in_utc(start_time), _in_utc(end_time), **options)
-        for result in results:
-            _, added = shifts.get(result["id"], ("", 0.0))
-            result["values"] = [value + added for value in result["values"]]
-        return list(results)
+        """The metrics, and of metric math what adds a number to one, or takes it away, in the order of the queries."""
+        found: dict[str, dict[str, Any]] = {}
+        for query in queries:
+            if "MetricStat" in query:
+                metric = query["MetricStat"]["Metric"]
+                named = {"Label": metric["MetricName"], **query, "ReturnData": True}
+                with self._only(metric["Namespace"], metric["MetricName"], metric.get("Dimensions", [])):
+                    [found[query["Id"]]] = super().get_metric_data(
+                        [named], _in_utc(start_time), _in_utc(end_time), **options
+                    )
+        for query in queries:
+            if "Expression" in query:
+                of, added = _shift(query["Expression"])
+                if of not in found:
+                    raise InvalidParameterValue(f"{query['Expression']!r} names no metric of {sorted(found)}")
+                values = [value + added for value in found[of]["values"]]
+                found[query["Id"]] = {
+                    **found[of],
+                    "id": query["Id"],
+                    "label": query.get("Label") or query["Id"],
+                    "values": values,
+                }
+        return [found[query["Id"]] for query in queries if query.get("ReturnData", True)]
 
     @override
     def get_metric_statistics(
-        self, namespace: str, metric_name: str, start_time: datetime, end_time: datetime, *options: Any, **more: Any
+        self,
+        namespace: str,
+        metric_name: str,
+        start_time: datetime,
+        end_time: datetime,
+        period: int,
+        stats: list[str],
+        dimensions: list[dict[str, str]],
+        unit: str | None = None,
     ) -> list[Any]:
         start, end = _in_utc(start_time), _in_utc(end_time)
-        return list(super().get_metric_statistics(namespace, metric_name, start, end, *options, **more))
+        with self._only(namespace, metric_name, dimensions or []):
+            return list(
+                super().get_metric_statistics(namespace, metric_name, start, end, period, stats, dimensions, unit)
+            )
+
+    @override
+    def delete_alarms(self, alarm_names: list[str]) -> None:
+        for alarm in [*self.alarms.values()]:
+            if alarm.name in alarm_names:
+                self.tagger.delete_all_tags_for_resource(alarm.alarm_arn)
+        super().delete_alarms(alarm_names)
 
     def set_alarm_state(self, alarm_name: str, reason: str, reason_data: str, state_value: str) -> None:
         """SetAlarmState: the alarm's actions are performed; the next evaluation sets the state again."""
@@ -163,6 +223,8 @@ class Backend(CloudWatchBackend):
             former = _state_of(self.alarms[alarm_name]) if alarm_name in self.alarms else None
             super().set_alarm_state(alarm_name, reason, reason_data, state_value)
             if former is not None and former["value"] != state_value:
+                changed: Any = self.alarms[alarm_name]
+                changed.state_transitioned_timestamp = changed.state_updated_timestamp
                 alarm_messages.send(self.alarms[alarm_name], former, _state_of(self.alarms[alarm_name]))
 
     def evaluate_all(self) -> None:
@@ -204,6 +266,7 @@ class Backend(CloudWatchBackend):
             return
         former = _state_of(alarm)
         alarm.update_state(evaluation.reason, evaluation.data_json, evaluation.state)
+        vars(alarm)["state_transitioned_timestamp"] = alarm.state_updated_timestamp
         alarm_messages.send(alarm, former, _state_of(alarm))
 
 
