@@ -424,6 +424,46 @@ def test_a_state_with_paths_is_refused_in_a_machine_in_jsonata_which_would_send_
         a_machine_in_jsonata(stack, chain)
 
 
+@pytest.mark.parametrize(
+    "state",
+    [
+        lambda stack: stack.workflow().as_task(stack, "Train"),
+        lambda stack: stack.task(),
+        lambda stack: stack.task(query_language=JSONATA),
+    ],
+    ids=["as_task", "TrainingTask", "TrainingTask.jsonata"],
+)
+@pytest.mark.parametrize("within", ["", "Parallel", "Map"])
+def test_a_state_that_waits_for_a_job_is_refused_in_an_express_machine(state: Any, within: str) -> None:
+    """LocalStack's test_sfn_api_express.py::test_illegal_callbacks has AWS's refusal."""
+    stack = UserStack()
+    train = state(stack)
+    other = sfn.Pass(stack, "Pass")
+    chain: Any = train.next(other)
+    if within == "Parallel":
+        chain = sfn.Parallel(stack, "Both").branch(train)
+    if within == "Map":
+        chain = sfn.Map(stack, "Each", items_path="$.items").item_processor(train)
+    body = sfn.DefinitionBody.from_chainable(chain)
+    kind = sfn.StateMachineType
+    sfn.StateMachine(stack, "Express", definition_body=body, state_machine_type=kind.EXPRESS)
+    with pytest.raises(
+        RuntimeError, match=r"state_machine_type must be STANDARD .* got EXPRESS of Stack/Express/Resource"
+    ):
+        stack.template()
+
+
+def test_an_express_machine_with_a_state_of_the_same_name_is_taken() -> None:
+    stack = UserStack()
+    stack.machine_of(stack.workflow().as_task(stack, "Train"))
+    body = sfn.DefinitionBody.from_chainable(sfn.Pass(stack, "OfExpress", state_name="Train"))
+    kind = sfn.StateMachineType
+    sfn.StateMachine(stack, "Express", definition_body=body, state_machine_type=kind.EXPRESS)
+    file = sfn.DefinitionBody.from_file(__file__)
+    sfn.StateMachine(stack, "OfFile", definition_body=file, state_machine_type=kind.EXPRESS)
+    stack.template()
+
+
 def test_a_state_in_jsonata_keeps_no_job_for_states_in_jsonpath() -> None:
     stack = UserStack()
     with pytest.raises(ValueError, match=r"^keeps_job must be False in JSONata, .* like outputs=.*, got True$"):

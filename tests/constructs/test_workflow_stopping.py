@@ -87,12 +87,24 @@ def test_the_stopper_lists_the_jobs_of_a_queue_for_the_workflows_that_have_one()
     )
 
 
+def metrics_of(alarm: dict[str, Any]) -> list[dict[str, Any]]:
+    """The metrics that an alarm watches, of which there are several in a sum."""
+    stats = [one["MetricStat"] for one in alarm.get("Metrics", ()) if "MetricStat" in one]
+    return [{**one["Metric"], "Statistic": one["Stat"], "Period": one["Period"]} for one in stats] or [alarm]
+
+
 def test_an_alarm_goes_off_where_a_job_could_not_be_stopped_or_one_was_left(either: RenderedWorkflow) -> None:
-    alarms = [one for one in either.of_guard("AWS::CloudWatch::Alarm") if one["Namespace"] == "AWS/States"]
+    watched = [one for alarm in either.of_guard("AWS::CloudWatch::Alarm") for one in metrics_of(alarm)]
     [reconciler] = [name for name in either.machines if "Reconciler" in name]
-    assert {(alarm["MetricName"], alarm["Dimensions"][0]["Value"]["Ref"]) for alarm in alarms} == {
+    found = {
+        (one["MetricName"], one["Dimensions"][0]["Value"].get("Ref"))
+        for one in watched
+        if one["Namespace"] == "AWS/States"
+    }
+    assert found == {
         ("ExecutionsFailed", either.logical_id(either.stopper)),
         ("ExecutionsFailed", reconciler),
+        ("ExecutionsTimedOut", reconciler),
     }
 
 
@@ -101,17 +113,22 @@ def test_an_alarm_goes_off_where_the_guard_was_not_started(either: RenderedWorkf
     rules = either.of_guard("AWS::Events::Rule")
     arn = {"Arn": {"Fn::GetAtt": [queue, "Arn"]}}
     assert [one["Targets"][0]["DeadLetterConfig"] for one in rules] == [arn, arn]
-    alarms = [one for one in either.of_guard("AWS::CloudWatch::Alarm") if one["Namespace"] == "AWS/SQS"]
+    alarms = [one for one in either.of_guard("AWS::CloudWatch::Alarm") if one.get("Namespace") == "AWS/SQS"]
     assert [alarm["Dimensions"][0]["Value"] for alarm in alarms] == [{"Fn::GetAtt": [queue, "QueueName"]}]
 
 
 def test_one_failure_and_one_event_that_was_not_delivered_set_an_alarm_off(either: RenderedWorkflow) -> None:
     alarms = either.of_guard("AWS::CloudWatch::Alarm")
-    names = ("ComparisonOperator", "Threshold", "EvaluationPeriods", "TreatMissingData", "Statistic", "Period")
-    by_metric = {alarm["MetricName"]: tuple(alarm[name] for name in names) for alarm in alarms}
+    names = ("ComparisonOperator", "Threshold", "EvaluationPeriods", "TreatMissingData")
+    by_metric = {
+        metric["MetricName"]: (*(alarm[name] for name in names), metric["Statistic"], metric["Period"])
+        for alarm in alarms
+        for metric in metrics_of(alarm)
+    }
     at_least_one = ("GreaterThanOrEqualToThreshold", 1, 1, "notBreaching")
     assert by_metric == {
         "ExecutionsFailed": (*at_least_one, "Sum", 300),
+        "ExecutionsTimedOut": (*at_least_one, "Sum", 300),
         "ApproximateNumberOfMessagesVisible": (*at_least_one, "Maximum", 300),
     }
     [queue] = either.of_guard("AWS::SQS::Queue")

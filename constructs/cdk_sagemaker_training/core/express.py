@@ -1,0 +1,77 @@
+"""States that wait for what they start, in state machines that a user has made."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import jsii
+from aws_cdk import Stack
+from aws_cdk import aws_stepfunctions as sfn
+from constructs import IValidation
+
+from cdk_sagemaker_training.core.errors import must
+
+
+def check_standard(state: sfn.State) -> None:
+    """Have CDK check, when the app is complete, that no express state machine of a stack has such a state.
+
+    Step Functions refuses one with ``.sync`` ("Choosing workflow type in Step Functions", Service integrations).
+
+    Args:
+        state: The state.
+    """
+    stack = Stack.of(state)
+    if stack not in _STATES:
+        _STATES[stack] = {}
+        stack.node.add_validation(_Express(stack))
+    _STATES[stack][state.state_id] = state.node.path
+
+
+_STATES: WeakKeyDictionary[Stack, dict[str, str]] = WeakKeyDictionary()
+
+
+@jsii.implements(IValidation)
+class _Express:
+    """Looks for the states of a stack in its express state machines."""
+
+    def __init__(self, stack: Stack) -> None:
+        self._stack = stack
+
+    @jsii.member(jsii_name="validate")
+    def validate(self) -> list[str]:
+        machines = [
+            child
+            for child in self._stack.node.find_all()
+            if isinstance(child, sfn.CfnStateMachine) and child.state_machine_type == "EXPRESS"
+        ]
+        return [
+            str(
+                must(
+                    "state_machine_type",
+                    "be STANDARD for a state that waits for a job",
+                    "sfn.StateMachineType.STANDARD",
+                    f"EXPRESS of {machine.node.path} with {_STATES[self._stack][name]}",
+                )
+            )
+            for machine in machines
+            for name, state in _states(_definition(self._stack.resolve(machine.definition_string)))
+            if name in _STATES[self._stack] and ".sync" in str(state.get("Resource"))
+        ]
+
+
+def _definition(rendered: Any) -> Any:
+    """A definition whose tokens are text; nothing of one that is elsewhere, such as in a file."""
+    parts = rendered.get("Fn::Join", ["", []])[1] if isinstance(rendered, Mapping) else [rendered or "{}"]
+    return json.loads("".join(part if isinstance(part, str) else "token" for part in parts) or "{}")
+
+
+def _states(value: Any) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Yield all states of a definition, with their names."""
+    if isinstance(value, Mapping):
+        for name, state in value.get("States", {}).items():
+            yield name, state
+            for inner in (*state.get("Branches", ()), state.get("ItemProcessor"), state.get("Iterator")):
+                yield from _states(inner)
