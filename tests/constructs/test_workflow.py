@@ -430,11 +430,12 @@ def test_a_state_with_paths_is_refused_in_a_machine_in_jsonata_which_would_send_
         lambda stack: stack.workflow().as_task(stack, "Train"),
         lambda stack: stack.task(),
         lambda stack: stack.task(query_language=JSONATA),
+        lambda stack: sfn.Chain.start(Approval(stack, "Ask", topic=sns.Topic(stack, "Topic"))),
     ],
-    ids=["as_task", "TrainingTask", "TrainingTask.jsonata"],
+    ids=["as_task", "TrainingTask", "TrainingTask.jsonata", "Approval"],
 )
 @pytest.mark.parametrize("within", ["", "Parallel", "Map"])
-def test_a_state_that_waits_for_a_job_is_refused_in_an_express_machine(state: Any, within: str) -> None:
+def test_a_state_that_waits_is_refused_in_an_express_machine(state: Any, within: str) -> None:
     """LocalStack's test_sfn_api_express.py::test_illegal_callbacks has AWS's refusal."""
     stack = UserStack()
     train = state(stack)

@@ -1,8 +1,9 @@
-"""States that wait for what they start, in state machines that a user has made."""
+"""States that wait for a job, an execution or an answer, in state machines that a user has made."""
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -15,10 +16,10 @@ from constructs import IValidation
 from cdk_sagemaker_training.core.errors import must
 
 
-def check_standard(state: sfn.State) -> None:
+def check_not_express(state: sfn.State) -> None:
     """Have CDK check, when the app is complete, that no express state machine of a stack has such a state.
 
-    Step Functions refuses one with ``.sync`` ("Choosing workflow type in Step Functions", Service integrations).
+    Step Functions refuses ``.sync`` and ``.waitForTaskToken`` there ("Choosing workflow type in Step Functions").
 
     Args:
         state: The state.
@@ -30,6 +31,7 @@ def check_standard(state: sfn.State) -> None:
     _STATES[stack][state.state_id] = state.node.path
 
 
+_WAITS = re.compile(r"\.(sync|waitForTaskToken)\b")
 _STATES: WeakKeyDictionary[Stack, dict[str, str]] = WeakKeyDictionary()
 
 
@@ -51,14 +53,14 @@ class _Express:
             str(
                 must(
                     "state_machine_type",
-                    "be STANDARD for a state that waits for a job",
+                    "be STANDARD for a state that waits for a job, an execution or an answer",
                     "sfn.StateMachineType.STANDARD",
                     f"EXPRESS of {machine.node.path} with {_STATES[self._stack][name]}",
                 )
             )
             for machine in machines
             for name, state in _states(_definition(self._stack.resolve(machine.definition_string)))
-            if name in _STATES[self._stack] and ".sync" in str(state.get("Resource"))
+            if name in _STATES[self._stack] and _WAITS.search(str(state.get("Resource")))
         ]
 
 

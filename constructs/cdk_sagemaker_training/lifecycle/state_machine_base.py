@@ -11,7 +11,7 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_stepfunctions as sfn
 from constructs import Construct
 
-from cdk_sagemaker_training.core.express import check_standard
+from cdk_sagemaker_training.core.express import check_not_express
 from cdk_sagemaker_training.lifecycle.states import FOR_HALF_AN_HOUR, OF_STEP_FUNCTIONS, STARTED_BY
 from cdk_sagemaker_training.props import jsonata
 
@@ -157,7 +157,7 @@ class StateMachineBase:
         )
         lost = ("StepFunctions.SdkClientException",) if "name" in task_state else ()
         task.add_retry(**start_retry(*OF_STEP_FUNCTIONS, *lost))
-        check_standard(task)
+        check_not_express(task)
         return task
 
     def metric(self, metric_name: str, **options: Any) -> cloudwatch.Metric:

@@ -13,6 +13,7 @@ from constructs import Construct
 
 from cdk_sagemaker_training.core.checks import seconds_of
 from cdk_sagemaker_training.core.errors import must
+from cdk_sagemaker_training.core.express import check_not_express
 from cdk_sagemaker_training.features.notify import check_standard
 from cdk_sagemaker_training.orchestration.step_results import JSONPATH
 from cdk_sagemaker_training.props.jsonpath import path, result_path
@@ -86,6 +87,7 @@ class Approval(sfn.StateMachineFragment):
             result_path=result_path(id),
             query_language=JSONPATH,
         )
+        check_not_express(self._task)
         if otherwise is not None:
             self._task.add_catch(otherwise, errors=[_REFUSED], result_path=result_path(id))
 

@@ -13,7 +13,7 @@ from aws_cdk import aws_stepfunctions_tasks as tasks
 from constructs import Construct
 
 from cdk_sagemaker_training.core.errors import must
-from cdk_sagemaker_training.core.express import check_standard
+from cdk_sagemaker_training.core.express import check_not_express
 from cdk_sagemaker_training.guard.deletion import stop_executions_on_deletion
 from cdk_sagemaker_training.guard.guard import Guard
 from cdk_sagemaker_training.lifecycle.direct import machine_policies
@@ -152,7 +152,7 @@ class TrainingTask(tasks.CallAwsService):
         name, folder = (_jsonata_names if self._in_jsonata else _jsonpath_names)(launch.prefix, unique_by)
         self._request = launch.request(launch.job_requests[0], job_name=name, checkpoint_folder=folder)
         check_sync_takes(self._request, "TrainingWorkflow(...).as_task(...)", props)
-        check_standard(self)
+        check_not_express(self)
         # As text, since what `to_state_json` returns reaches CDK as JSON, in which jsii has no objects.
         self._tags = Token.as_string(launch.tags.listed(self._request["Tags"]))
         self._resource = f"arn:{launch.partition}:states:::sagemaker:createTrainingJob.sync"
