@@ -146,6 +146,27 @@ def test_data_are_of_the_one_metric_that_is_asked_for_and_named_after_it(alarms:
         assert sum(point["Sum"] for point in points) == value
 
 
+def test_labels_have_what_the_queries_differ_in(alarms: Alarms) -> None:
+    """cloudwatch/test_cloudwatch.py: test_label_generation"""
+    metric = {"Namespace": NAMESPACE, "MetricName": "labels", "Dimensions": DIMENSIONS}
+    now = datetime.now(UTC)
+
+    def labels(*stats: tuple[str, int]) -> list[str]:
+        queries = [
+            {"Id": f"m{number}", "MetricStat": {"Metric": metric, "Stat": stat, "Period": period}}
+            for number, (stat, period) in enumerate(stats)
+        ]
+        found = alarms.client.get_metric_data(
+            MetricDataQueries=queries, StartTime=now - timedelta(minutes=1), EndTime=now
+        )
+        return [result["Label"] for result in found["MetricDataResults"]]
+
+    assert labels(("Sum", 60), ("Minimum", 30)) == ["labels Sum 60", "labels Minimum 30"]
+    assert labels(("Sum", 60), ("Minimum", 60)) == ["labels Sum", "labels Minimum"]
+    assert labels(("Sum", 60), ("Sum", 30)) == ["labels 60", "labels 30"]
+    assert labels(("Sum", 60), ("Sum", 60)) == ["labels", "labels"]
+
+
 def test_the_tags_of_an_alarm_go_with_it_and_it_says_since_when_it_is_in_its_state(alarms: Alarms) -> None:
     """cloudwatch/test_cloudwatch.py: test_tagging_metric_alarm, test_store_tags"""
     alarms.put("tagged", Tags=[{"Key": "team", "Value": "vision"}])
@@ -210,7 +231,10 @@ def test_an_alarm_whose_data_stay_away_has_insufficient_data_again(alarms: Alarm
 def test_an_alarm_may_take_missing_data_for_good(alarms: Alarms) -> None:
     alarms.put("good", TreatMissingData="notBreaching")
     assert alarms.state("good") == "OK"
-    assert "no datapoints were received for 1 period" in alarms.described("good")["StateReason"]
+    described = alarms.described("good")
+    assert "no datapoints were received for 1 period" in described["StateReason"]
+    [evaluated] = json.loads(described["StateReasonData"])["evaluatedDatapoints"]
+    assert list(evaluated) == ["timestamp"]
 
 
 def test_a_changed_alarm_is_judged_by_its_new_threshold(alarms: Alarms) -> None:

@@ -128,6 +128,7 @@ class Backend(CloudWatchBackend):
             alarm: Alarm = super().put_metric_alarm(name=name, **details)
             alarm.metric_data_queries = alarm.metric_data_queries or None  # of one metric DescribeAlarms has no Metrics
             alarm.state_value = alarms.INSUFFICIENT_DATA
+            vars(alarm)["state_reason_data"] = None  # moto's is an empty object, which AWS leaves out
             vars(alarm)["state_transitioned_timestamp"] = alarm.state_updated_timestamp
             if former is not None:
                 alarm.history = former.history
@@ -173,7 +174,7 @@ class Backend(CloudWatchBackend):
         for query in queries:
             if "MetricStat" in query:
                 metric = query["MetricStat"]["Metric"]
-                named = {"Label": metric["MetricName"], **query, "ReturnData": True}
+                named = {"Label": _label(query["MetricStat"], queries), **query, "ReturnData": True}
                 with self._only(metric["Namespace"], metric["MetricName"], metric.get("Dimensions", [])):
                     [found[query["Id"]]] = super().get_metric_data(
                         [named], _in_utc(start_time), _in_utc(end_time), **options
@@ -285,6 +286,13 @@ def _count_messages() -> None:
                 cloudwatch_backends[account][region].put_metric_data("AWS/SQS", [metric])
 
 
+def _label(stat: dict[str, Any], queries: list[dict[str, Any]]) -> str:
+    """The label of a query that has none: the metric's name, and what the queries differ in (test_label_generation)."""
+    all_stats = [query["MetricStat"] for query in queries if "MetricStat" in query]
+    differ = [str(stat[name]) for name in ("Stat", "Period") if len({str(it[name]) for it in all_stats}) > 1]
+    return " ".join([stat["Metric"]["MetricName"], *differ])
+
+
 def _shift(expression: str) -> tuple[str, float]:
     """The id of the metric that an expression adds a number to, and the number."""
     found = re.fullmatch(r"(?P<id>[a-z]\w*)(?: *(?P<sign>[+-]) *(?P<number>[0-9.]+(?:e[+-]?[0-9]+)?))?", expression)
@@ -382,6 +390,7 @@ def _rule(alarm: Alarm, period: int) -> Rule:
         comparison=alarm.comparison_operator,
         threshold=alarm.threshold,
         missing=alarm.treat_missing_data or "missing",
+        unit=alarm.unit,
     )
 
 
@@ -405,6 +414,6 @@ def _state_of(alarm: Alarm) -> dict[str, Any]:
     return {
         "value": alarm.state_value,
         "reason": alarm.state_reason,
-        "reasonData": alarm.state_reason_data,
+        **({"reasonData": alarm.state_reason_data} if alarm.state_reason_data else {}),
         "timestamp": alarms.stamp(alarm.state_updated_timestamp.replace(tzinfo=UTC)),
     }

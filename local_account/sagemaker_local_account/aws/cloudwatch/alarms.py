@@ -46,6 +46,7 @@ class Rule:
     comparison: str
     threshold: float
     missing: str = "missing"
+    unit: str | None = None
 
     def breaching(self, value: float) -> bool:
         """Whether a value breaches the threshold."""
@@ -196,14 +197,18 @@ def _reason(rule: Rule, state: str, points: Sequence[_Point]) -> str:
 
 def _reason_data(rule: Rule, points: Sequence[_Point], now: datetime) -> dict[str, Any]:
     oldest_first = [*reversed(points)]
+    evaluated: list[dict[str, Any]] = [{"timestamp": stamp(point.start), "value": point.value} for point in points]
+    if not points:  # test_cloudwatch.py: test_breaching_alarm_actions
+        evaluated = [{"timestamp": stamp(now - age * rule.period)} for age in range(1, rule.evaluation_periods + 1)]
     data: dict[str, Any] = {
         "version": "1.0",
         "queryDate": stamp(now),
+        **({} if rule.unit is None else {"unit": rule.unit}),
         **({} if rule.statistic is None else {"statistic": rule.statistic}),
         "period": int(rule.period.total_seconds()),
         "recentDatapoints": [point.value for point in oldest_first],
         "threshold": rule.threshold,
-        "evaluatedDatapoints": [{"timestamp": stamp(point.start), "value": point.value} for point in points],
+        "evaluatedDatapoints": evaluated,
     }
     return {**data, "startDate": stamp(oldest_first[0].start)} if points else data
 
