@@ -2,6 +2,7 @@
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -186,6 +187,15 @@ def test_the_sites_page_leads_from_an_empty_folder_and_home_to_a_model_of_ones_o
         type_in("training-jobs local stop")
 
 
+def aws_cli(place: Path) -> Path:
+    """A folder with the AWS CLI alone, which the pages ask for where they use it."""
+    folder, program = place / "tools", shutil.which("aws")
+    assert program
+    folder.mkdir()
+    (folder / "aws").symlink_to(program)
+    return folder
+
+
 def newcomer(programs: Path, folder: Path) -> Callable[[str], str]:
     """Type commands into a shell that begins in an empty folder with an empty home; what they printed."""
     home = folder.with_name("home")
@@ -193,7 +203,7 @@ def newcomer(programs: Path, folder: Path) -> Callable[[str], str]:
     folder.mkdir()
     environment = {
         "HOME": str(home),
-        "PATH": f"{programs}:{ROOT}/node_modules/.bin:/usr/local/bin:/usr/bin:/bin",
+        "PATH": f"{programs}:{ROOT}/node_modules/.bin:{aws_cli(folder.parent)}:/usr/local/bin:/usr/bin:/bin",
         "SAGEMAKER_LOCAL_ACCOUNT_VENVS": os.environ["SAGEMAKER_LOCAL_ACCOUNT_VENVS"],
     }
 
@@ -262,7 +272,7 @@ def test_the_page_of_the_local_account_leads_to_a_trained_model_without_the_cons
     said = run(
         [str(programs / "local-account"), "run", "--", "sh", "-ec", commands],
         tmp_path,
-        PATH=f"{programs}:/usr/local/bin:/usr/bin:/bin",
+        PATH=f"{programs}:{aws_cli(tmp_path)}:/usr/local/bin:/usr/bin:/bin",
         PYTHONPATH="",
         PYTHONDONTWRITEBYTECODE="",
     )
