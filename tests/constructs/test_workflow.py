@@ -460,9 +460,28 @@ def test_an_express_machine_with_a_state_of_the_same_name_is_taken() -> None:
     body = sfn.DefinitionBody.from_chainable(sfn.Pass(stack, "OfExpress", state_name="Train"))
     kind = sfn.StateMachineType
     sfn.StateMachine(stack, "Express", definition_body=body, state_machine_type=kind.EXPRESS)
-    file = sfn.DefinitionBody.from_file(__file__)
-    sfn.StateMachine(stack, "OfFile", definition_body=file, state_machine_type=kind.EXPRESS)
+    seconds = cdk.Duration.seconds(cdk.CfnParameter(stack, "Seconds", type="Number").value_as_number)
+    wait = sfn.Wait(stack, "Wait", time=sfn.WaitTime.duration(seconds))
+    parameter = cdk.CfnParameter(stack, "Definition").value_as_string
+    for id, other in {
+        "OfFile": sfn.DefinitionBody.from_file(__file__),
+        "OfNumber": sfn.DefinitionBody.from_chainable(wait),
+        "OfParameter": sfn.DefinitionBody.from_string(parameter),
+        "OfText": sfn.DefinitionBody.from_string("${Definition}"),
+    }.items():
+        sfn.StateMachine(stack, id, definition_body=other, state_machine_type=kind.EXPRESS)
     stack.template()
+
+
+def test_a_state_that_waits_is_refused_in_an_express_machine_beside_a_number_that_is_a_token() -> None:
+    stack = UserStack()
+    seconds = cdk.Duration.seconds(cdk.CfnParameter(stack, "Seconds", type="Number").value_as_number)
+    wait = sfn.Wait(stack, "Wait", time=sfn.WaitTime.duration(seconds))
+    body = sfn.DefinitionBody.from_chainable(wait.next(stack.workflow().as_task(stack, "Train")))
+    kind = sfn.StateMachineType.EXPRESS
+    sfn.StateMachine(stack, "Express", definition_body=body, state_machine_type=kind)
+    with pytest.raises(RuntimeError, match="state_machine_type must be STANDARD"):
+        stack.template()
 
 
 def test_a_state_in_jsonata_keeps_no_job_for_states_in_jsonpath() -> None:

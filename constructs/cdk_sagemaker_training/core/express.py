@@ -65,9 +65,12 @@ class _Express:
 
 
 def _definition(rendered: Any) -> Any:
-    """A definition whose tokens are text; nothing of one that is elsewhere, such as in a file."""
-    parts = rendered.get("Fn::Join", ["", []])[1] if isinstance(rendered, Mapping) else [rendered or "{}"]
-    return json.loads("".join(part if isinstance(part, str) else "token" for part in parts) or "{}")
+    """A definition with 0 for each token, of text or of a number; nothing of one that is elsewhere or not known yet."""
+    parts = rendered.get("Fn::Join", ["", []])[1] if isinstance(rendered, Mapping) else [rendered]
+    try:
+        return json.loads("".join(part if isinstance(part, str) else "0" for part in parts))
+    except ValueError:
+        return {}
 
 
 def _states(value: Any) -> Iterator[tuple[str, Mapping[str, Any]]]:

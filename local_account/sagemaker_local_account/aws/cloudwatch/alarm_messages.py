@@ -73,7 +73,7 @@ def _notification(alarm: Any, former: dict[str, Any], state: dict[str, Any]) -> 
         "InsufficientDataActions": alarm.insufficient_data_actions,
         "Trigger": {
             **({} if alarm.metric_data_queries else _watched(alarm)),
-            "Period": alarm.period or int(next(stat for stat in _stats(alarm)).period),
+            "Period": alarm.period or int(next(_stats(alarm)).period),
             "EvaluationPeriods": alarm.evaluation_periods,
             **({"DatapointsToAlarm": alarm.datapoints_to_alarm} if alarm.datapoints_to_alarm else {}),
             "ComparisonOperator": alarm.comparison_operator,
