@@ -37,7 +37,7 @@ class Long(cdk.Stack):
 
     def __init__(self, app: cdk.App) -> None:
         super().__init__(app, "Long")
-        self.bucket = bucket = s3.Bucket(self, "Bucket", removal_policy=cdk.RemovalPolicy.DESTROY)
+        bucket = s3.Bucket(self, "Bucket", removal_policy=cdk.RemovalPolicy.DESTROY)
         self.job: dict[str, Any] = {
             "job": DataParallelJob(InstanceGroup("ml.m5.xlarge")),
             "image": TrainingImage.from_asset(self, "Image", directory=str(A_STEPPING_JOB)),

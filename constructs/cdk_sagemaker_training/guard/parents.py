@@ -10,40 +10,46 @@ from cdk_sagemaker_training.core.errors import must
 from cdk_sagemaker_training.core.tokens import is_unresolved
 from cdk_sagemaker_training.guard.deletion import stop_executions_on_deletion
 from cdk_sagemaker_training.guard.guard import Guard
+from cdk_sagemaker_training.lifecycle.state_machine_base import StateMachineBase
 
 
-def stop_with(machine: sfn.IStateMachine, started: Construct, state_machine: sfn.IStateMachine) -> None:
-    """Stop executions with those of a machine that starts them and waits for them.
+class StoppedWithParent(StateMachineBase):
+    """What constructs have alike whose executions a machine of the user's own may start by ``as_task``."""
 
-    Those of one that the stack defines are stopped first when the stack is deleted; another stack, which refers to this one, is
-    deleted before it.
+    def stop_with(self, machine: sfn.IStateMachine) -> None:
+        """Stop executions with those of a machine that starts them by ``as_task``, always: Step Functions does by best effort.
 
-    Args:
-        machine: The machine.
-        started: The workflow, pipeline or sweep that it starts.
-        state_machine: That one's state machine.
+        The stack's guard looks every 15 minutes, and its alarm tells that it stopped one. It stops what the machine started
+        without waiting too, where the input names its execution (CDK's ``associate_with_parent``). When the stack is deleted, the
+        executions of a machine that it defines are stopped first, so that none starts another; another stack, which refers to
+        this one, is deleted before it. Of a pipeline or sweep the workflows are of its stack.
 
-    Raises:
-        ValueError: The machine is of another stack or app, and its name is not known at synth, or of another account or region.
-    """
-    stack = Stack.of(started)
-    defined = machine if isinstance(machine, sfn.StateMachine) and Stack.of(machine) is stack else None
-    # Of another stack not by a reference, since that refers to this one.
-    name = _known_name(machine, stack) if defined is None else defined.state_machine_name
-    if name is None:
-        raise must(
-            "machine",
-            f"be one that the stack of {started.node.path} defines, or have a name that is known at synth, and be of the account "
-            "and region of the stack, whose guard looks at both",
-            "sfn.StateMachine(other, 'Machine', state_machine_name='nightly', ...)",
-            machine.node.path,
-        )
-    id = f"StopWith{machine.node.addr}"
-    if started.node.try_find_child(id) is None:
-        place = Construct(started, id)
-        if defined is not None:
-            stop_executions_on_deletion(place, defined, [started])
-        Guard.of(stack).watching_parent_named(name, state_machine)
+        Args:
+            machine: The state machine that has the state. One of another stack, or an imported one, needs a name that is known at
+                synth, such as ``state_machine_name="nightly"``.
+
+        Raises:
+            ValueError: Its name is not known, or it is of another account or region.
+        """
+        assert isinstance(self, Construct)
+        stack = Stack.of(self)
+        defined = machine if isinstance(machine, sfn.StateMachine) and Stack.of(machine) is stack else None
+        # Of another stack not by a reference, since that refers to this one.
+        name = _known_name(machine, stack) if defined is None else defined.state_machine_name
+        if name is None:
+            raise must(
+                "machine",
+                f"be one that the stack of {self.node.path} defines, or have a name that is known at synth, and be of the "
+                "account and region of the stack, whose guard looks at both",
+                "sfn.StateMachine(other, 'Machine', state_machine_name='nightly', ...)",
+                machine.node.path,
+            )
+        id = f"StopWith{machine.node.addr}"
+        if self.node.try_find_child(id) is None:
+            place = Construct(self, id)
+            if defined is not None:
+                stop_executions_on_deletion(place, defined, [self])
+            Guard.of(stack).watching_parent_named(name, self.state_machine)
 
 
 def _known_name(machine: sfn.IStateMachine, stack: Stack) -> str | None:

@@ -17,8 +17,7 @@ from cdk_sagemaker_training.core.errors import must
 from cdk_sagemaker_training.core.nag import Suppressions
 from cdk_sagemaker_training.features.notify import Notices
 from cdk_sagemaker_training.guard.deletion import stop_executions_on_deletion
-from cdk_sagemaker_training.guard.parents import stop_with
-from cdk_sagemaker_training.lifecycle.state_machine_base import StateMachineBase
+from cdk_sagemaker_training.guard.parents import StoppedWithParent
 from cdk_sagemaker_training.lifecycle.state_machines import default_logs
 from cdk_sagemaker_training.orchestration.approval import Approval
 from cdk_sagemaker_training.orchestration.artifact import ArtifactOf
@@ -69,7 +68,7 @@ class ParallelSteps(Value):
 
 
 @jsii.implements(iam.IGrantable)
-class TrainingPipeline(StateMachineBase, Construct):
+class TrainingPipeline(StoppedWithParent, Construct):
     """A state machine that runs several workflows, with gates, approvals and registrations between them.
 
     Each step keeps its result in ``Steps`` of the execution's data: of a workflow ``Steps.<id>.Job``, its job's description as
@@ -136,20 +135,6 @@ class TrainingPipeline(StateMachineBase, Construct):
         suppressions.add(_REASONS)
         for resource, reason in self._resources.items():
             suppressions.add_wildcards([resource], reason)
-
-    def stop_with(self, machine: sfn.IStateMachine) -> None:
-        """Stop executions, and those of the workflows, with those of a machine that starts them by ``as_task``.
-
-        As of ``TrainingWorkflow``; of the pipeline's stack are the workflows.
-
-        Args:
-            machine: The state machine that has the state. One of another stack, or an imported one, needs a name that is known at
-                synth, such as ``state_machine_name="nightly"``.
-
-        Raises:
-            ValueError: Its name is not known, or it is of another account or region.
-        """
-        stop_with(machine, self, self.state_machine)
 
     @property
     @jsii.member(jsii_name="grantPrincipal")

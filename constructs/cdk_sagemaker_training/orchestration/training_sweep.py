@@ -21,8 +21,7 @@ from cdk_sagemaker_training.core.lazy import at_synthesis
 from cdk_sagemaker_training.core.nag import acknowledge, acknowledge_policies
 from cdk_sagemaker_training.data.s3 import S3Prefix, check_no_subfolder
 from cdk_sagemaker_training.guard.deletion import stop_executions_on_deletion
-from cdk_sagemaker_training.guard.parents import stop_with
-from cdk_sagemaker_training.lifecycle.state_machine_base import StateMachineBase
+from cdk_sagemaker_training.guard.parents import StoppedWithParent
 from cdk_sagemaker_training.lifecycle.state_machines import default_logs, make_state_machine
 from cdk_sagemaker_training.orchestration.sweep_states import SweepStates
 from cdk_sagemaker_training.orchestration.sweep_values import Grid, Objective, Rows, RowsFile, checked_rows, rules_of
@@ -45,7 +44,7 @@ _WHY = (
 
 
 @jsii.implements(iam.IGrantable)
-class TrainingSweep(StateMachineBase, Construct):
+class TrainingSweep(StoppedWithParent, Construct):
     """A state machine that runs a workflow for each row of a sweep, at most so many at once, and writes one table.
 
     Rows are values for the workflow's ``input_fields``: all of them, and no others. Each is checked before the first job
@@ -153,20 +152,6 @@ class TrainingSweep(StateMachineBase, Construct):
                 results.bucket.encryption_key.grant(holder, "kms:Decrypt", "kms:GenerateDataKey")
         acknowledge_policies(self, _WHY)
         acknowledge(self, {"AwsSolutions-SF2": "an execution waits for jobs, whose hosts do not emit traces"})
-
-    def stop_with(self, machine: sfn.IStateMachine) -> None:
-        """Stop executions, and those of the workflow, with those of a machine that starts them by ``as_task``.
-
-        As of ``TrainingWorkflow``; of the sweep's stack is the workflow.
-
-        Args:
-            machine: The state machine that has the state. One of another stack, or an imported one, needs a name that is known at
-                synth, such as ``state_machine_name="nightly"``.
-
-        Raises:
-            ValueError: Its name is not known, or it is of another account or region.
-        """
-        stop_with(machine, self, self.state_machine)
 
     def _uploaded(self, rows: str) -> tuple[Any, str]:
         """The bucket and key of rows that are known at synthesis."""

@@ -93,5 +93,5 @@ def _rendered(value: Any) -> Any:
     if not isinstance(value, str):
         return value
     is_one = JSONATA.fullmatch(value) is not None
-    evaluated = JSONATA.search(value) is not None or (value.startswith("{%") and value.endswith("%}"))
+    evaluated = JSONATA.search(value) is not None or whole(value) is not None
     return path(expression(value)) if evaluated and not is_one else value

@@ -24,7 +24,7 @@ from cdk_sagemaker_training.features.stop_when import StopRule, StopWhen
 from cdk_sagemaker_training.features.waiting import WaitingLongerThan
 from cdk_sagemaker_training.guard.deletion import check_updates, stop_jobs_on_deletion
 from cdk_sagemaker_training.guard.guard import Guard
-from cdk_sagemaker_training.guard.parents import stop_with
+from cdk_sagemaker_training.guard.parents import StoppedWithParent
 from cdk_sagemaker_training.guard.updates import BreakingUpdates
 from cdk_sagemaker_training.jobs.kinds import TrainingJob
 from cdk_sagemaker_training.lifecycle.causes import Cause
@@ -58,7 +58,7 @@ _ARN = Prop(known=GRANTED, example="'arn:aws:states:us-east-1:123456789012:state
 
 
 @jsii.implements(iam.IGrantable)
-class TrainingWorkflow(WorkflowMetrics, Resource):
+class TrainingWorkflow(WorkflowMetrics, StoppedWithParent, Resource):
     """A state machine that runs a training job each time it is started, and survives what training jobs meet.
 
     An execution's output is the job's description, as from DescribeTrainingJob (its times are milliseconds with ``"sync"``,
@@ -308,22 +308,6 @@ class TrainingWorkflow(WorkflowMetrics, Resource):
             raise must("keeps_job", rule, "outputs={'job': '{% $states.result.Output %}'}", "True")
         kept = keeping_job(self.node.id) if keeps_job else {}
         return super().as_task(scope, id, **kept, **task_state)
-
-    def stop_with(self, machine: sfn.IStateMachine) -> None:
-        """Stop executions with those of a machine that starts them by ``as_task``, always: Step Functions does by best effort.
-
-        The stack's guard looks every 15 minutes, and its alarm tells that it stopped one. It stops what the machine started
-        without waiting too, where the input names its execution (CDK's ``associate_with_parent``). When the stack is deleted, the
-        executions of a machine that it defines are stopped before the workflow's, so that none starts another.
-
-        Args:
-            machine: The state machine that has the state. One of another stack, or an imported one, needs a name that is known at
-                synth, such as ``state_machine_name="nightly"``.
-
-        Raises:
-            ValueError: Its name is not known, or it is of another account or region.
-        """
-        stop_with(machine, self, self.state_machine)
 
     def metric_stopper_failed(self, **options: Any) -> cloudwatch.Metric:
         """How often a job whose execution had ended could not be stopped for an hour; ``alarms`` has an alarm of it.

@@ -456,9 +456,10 @@ class Environment:
             ended = "SUCCEEDED" if of is None else of.status
             status = "RUNNING" if self._goes_on(world, call.parameters["ExecutionArn"]) else ended
             described = {"Status": status, "ExecutionArn": call.parameters["ExecutionArn"]}
-            if item := self._of_item(world, call.parameters["ExecutionArn"]):
+            whole = "IncludedData" not in call.parameters
+            if whole and (item := self._of_item(world, call.parameters["ExecutionArn"])):
                 described["Input"] = json.dumps(item[1])
-            if of is not None and "IncludedData" not in call.parameters:
+            if whole and of is not None:
                 described["Input"] = json.dumps(of.context["Execution"]["Input"])
                 ends = {
                     "SUCCEEDED": {"Output": json.dumps(of.top.data)},

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterator
 from datetime import UTC
 from functools import cache
 from typing import Any
@@ -57,6 +56,7 @@ def _publish(topic: str, alarm: Any, former: dict[str, Any], state: dict[str, An
 
 def _notification(alarm: Any, former: dict[str, Any], state: dict[str, Any]) -> dict[str, Any]:
     _, _, _, region, account, *_ = alarm.alarm_arn.split(":")
+    queries = _queries(alarm)
     return {
         "AlarmName": alarm.name,
         "AlarmDescription": alarm.description,
@@ -73,20 +73,16 @@ def _notification(alarm: Any, former: dict[str, Any], state: dict[str, Any]) -> 
         "InsufficientDataActions": alarm.insufficient_data_actions,
         "Trigger": {
             **({} if alarm.metric_data_queries else _watched(alarm)),
-            "Period": alarm.period or int(next(_stats(alarm)).period),
+            "Period": next(query["MetricStat"]["Period"] for query in queries if "MetricStat" in query),
             "EvaluationPeriods": alarm.evaluation_periods,
             **({"DatapointsToAlarm": alarm.datapoints_to_alarm} if alarm.datapoints_to_alarm else {}),
             "ComparisonOperator": alarm.comparison_operator,
             "Threshold": alarm.threshold,
             "TreatMissingData": alarm.treat_missing_data or "missing",
             "EvaluateLowSampleCountPercentile": "",
-            **({"Metrics": _queries(alarm)} if alarm.metric_data_queries else {}),
+            **({"Metrics": queries} if alarm.metric_data_queries else {}),
         },
     }
-
-
-def _stats(alarm: Any) -> Iterator[Any]:
-    return (query.metric_stat for query in alarm.metric_data_queries if query.metric_stat)
 
 
 def _watched(alarm: Any) -> dict[str, Any]:
@@ -106,36 +102,29 @@ def _dimensions(of: Any) -> list[dict[str, str]]:
 
 
 def _queries(alarm: Any) -> list[dict[str, Any]]:
-    """The metric math of an alarm, as in the message to a topic (arabold/aws-to-slack 98)."""
-    found = []
-    for query in alarm.metric_data_queries or ():
-        stat, metric = query.metric_stat, query.metric_stat and query.metric_stat.metric
-        what: dict[str, Any] = {"Expression": query.expression}
-        if stat:
-            named = {"MetricName": metric.metric_name, "Namespace": metric.namespace}
-            what = {
-                "MetricStat": {
-                    "Metric": {"Dimensions": _dimensions(metric), **named},
-                    "Period": int(stat.period),
-                    "Stat": stat.stat,
-                }
-            }
-        label = {} if query.label is None else {"Label": query.label}
-        found.append({"Id": query.id, **label, **what, "ReturnData": query.return_data is not False})
-    return found
+    """The metric math of an alarm, as in the message to a topic (arabold/aws-to-slack 98); of an alarm on one metric that."""
+    return [
+        {
+            "Id": query.id,
+            **({} if query.label is None else {"Label": query.label}),
+            **(_stat(query.metric_stat) if query.metric_stat else {"Expression": query.expression}),
+            "ReturnData": query.return_data is not False,
+        }
+        for query in alarm.metric_data_queries or ()
+    ] or [{"Id": "m1", **_metric_stat(alarm, alarm.period, alarm.statistic), "ReturnData": True}]
+
+
+def _stat(stat: Any) -> dict[str, Any]:
+    return _metric_stat(stat.metric, stat.period, stat.stat)
+
+
+def _metric_stat(of: Any, period: Any, statistic: str) -> dict[str, Any]:
+    metric = {"Dimensions": _dimensions(of), "MetricName": of.metric_name, "Namespace": of.namespace}
+    return {"MetricStat": {"Metric": metric, "Period": int(period), "Stat": statistic}}
 
 
 def _detail(alarm: Any, former: dict[str, Any], state: dict[str, Any]) -> dict[str, Any]:
-    metrics = [_of_event(query) for query in _queries(alarm)]
-    if not metrics:
-        metric = {
-            "namespace": alarm.namespace,
-            "name": alarm.metric_name,
-            "dimensions": {dimension.name: dimension.value for dimension in alarm.dimensions},
-        }
-        stat = {"metric": metric, "period": alarm.period, "stat": alarm.statistic}
-        metrics = [{"id": "m1", "metricStat": stat, "returnData": True}]
-    configuration: dict[str, Any] = {"metrics": metrics}
+    configuration: dict[str, Any] = {"metrics": [_of_event(query) for query in _queries(alarm)]}
     if alarm.description:
         configuration["description"] = alarm.description
     return {"alarmName": alarm.name, "configuration": configuration, "previousState": former, "state": state}

@@ -366,19 +366,14 @@ def _summed(query: Any) -> list[str]:
 
 def _terms(alarm: Alarm) -> list[Term]:
     """The metrics whose sum an alarm watches."""
-    if not alarm.metric_data_queries:
-        metric = _metric(alarm.namespace, alarm.metric_name, alarm.dimensions)
-        return [Term(metric, alarm.statistic, alarm.period, alarm.unit)]
-    stats = [query.metric_stat for query in alarm.metric_data_queries if query.metric_stat]
-    return [
-        Term(
-            _metric(stat.metric.namespace, stat.metric.metric_name, stat.metric.dimensions),
-            stat.stat,
-            int(stat.period),
-            stat.unit,
-        )
-        for stat in stats
+    stats = [query.metric_stat for query in alarm.metric_data_queries or () if query.metric_stat]
+    return [_term(stat.metric, stat.stat, stat.period, stat.unit) for stat in stats] or [
+        _term(alarm, alarm.statistic, alarm.period, alarm.unit)
     ]
+
+
+def _term(of: Any, statistic: str, period: Any, unit: str | None) -> Term:
+    return Term(_metric(of.namespace, of.metric_name, of.dimensions), statistic, int(period), unit)
 
 
 def _rule(alarm: Alarm, period: int) -> Rule:

@@ -42,7 +42,7 @@ from moto.stepfunctions.parser.asl.parse.intrinsic import preprocessor as intrin
 from moto.stepfunctions.parser.asl.parse.preprocessor import Preprocessor
 from moto.stepfunctions.parser.asl.utils import json_path
 
-from sagemaker_local_account.aws.stepfunctions.errors import failure, parent_of
+from sagemaker_local_account.aws.stepfunctions.errors import failure, nearest
 from sagemaker_local_account.core.clock import CLOCK
 from sagemaker_local_account.core.patches import patch
 
@@ -285,10 +285,8 @@ def _wait_interval(self: WaitFunction, env: Environment, wait_seconds: float) ->
 
 def _sleep(env: Environment, seconds: float) -> None:
     deadline = CLOCK.monotonic() + seconds
-    execution = env
-    while (parent := parent_of(execution)) is not None:
-        execution = parent
-    waits: dict[object, float] = getattr(getattr(execution, "local_account_express", None), "waits", {})
+    express = nearest(env, "local_account_express")
+    waits: dict[object, float] = {} if express is None else express.local_account_express.waits
     waits[own := object()] = deadline
     while env.is_running() and (left := deadline - CLOCK.monotonic()) > 0:
         env.program_state_event.wait(min(left, POLL_SECONDS))

@@ -52,6 +52,14 @@ def parent_of(env: Environment) -> Environment | None:
     return getattr(env, "local_account_parent", None)
 
 
+def nearest(env: Environment, name: str) -> Any:
+    """The environment, or the nearest around it, that has an attribute; None where none has."""
+    place: Environment | None = env
+    while place is not None and not hasattr(place, name):
+        place = parent_of(place)
+    return place
+
+
 class PropagatedErrorName(CustomErrorName):
     """The error with which a branch or an iteration ended: in moto those of States, such as States.Timeout, are illegal."""
 
@@ -248,7 +256,5 @@ _moto_evaluate_input = CommonStateField._eval_state_input
 
 
 def _entered_event(env: Environment) -> int:
-    place: Environment | None = env
-    while place is not None and not hasattr(place, "local_account_entered_event"):
-        place = parent_of(place)
+    place = nearest(env, "local_account_entered_event")
     return 0 if place is None else place.local_account_entered_event

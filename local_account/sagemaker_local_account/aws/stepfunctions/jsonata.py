@@ -31,7 +31,7 @@ from moto.stepfunctions.parser.asl.eval.variable_store import VariableStore
 from moto.stepfunctions.parser.asl.utils.encoding import to_json_str
 from moto.stepfunctions.parser.asl.utils.json_path import extract_json
 
-from sagemaker_local_account.aws.stepfunctions.errors import evaluation_failed, parent_of
+from sagemaker_local_account.aws.stepfunctions.errors import evaluation_failed, nearest
 from sagemaker_local_account.core.patches import patch
 
 _WORKER = Path(__file__).with_name("jsonata_worker.py")
@@ -171,10 +171,7 @@ def _check_items(env: Environment) -> None:
 
     TestState says it in other words (`test_state/test_state_context_object.py::test_state_map_context_object`).
     """
-    place: Environment | None = env
-    while place is not None and not hasattr(place, "local_account_tested"):
-        place = parent_of(place)
-    if place is None and not isinstance(env.stack[-1], list):
+    if nearest(env, "local_account_tested") is None and not isinstance(env.stack[-1], list):
         raise evaluation_failed(env, f"Map state input must be an array but was: {_json(env.stack[-1])}")
 
 
