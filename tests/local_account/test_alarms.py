@@ -257,6 +257,7 @@ def test_a_topic_gets_awss_message(alarms: Alarms) -> None:
     assert (message["OldStateValue"], message["NewStateValue"]) == ("INSUFFICIENT_DATA", "ALARM")
     assert message["AlarmDescription"] == "loss is high"
     assert message["Trigger"]["Dimensions"] == [{"value": "mine", "name": "TrainingJobName"}]
+    assert (message["Trigger"]["Period"], "Metrics" in message["Trigger"]) == (60, False)
     alarms.client.set_alarm_state(AlarmName="told", StateValue="OK", StateReason="by hand")
     assert json.loads(take()["Message"])["NewStateReason"] == "by hand"
 
@@ -273,7 +274,9 @@ def test_the_default_bus_gets_awss_event(alarms: Alarms) -> None:
     assert event["detail-type"] == "CloudWatch Alarm State Change"
     assert event["resources"] == [alarms.described("announced")["AlarmArn"]]
     assert event["detail"]["previousState"]["value"] == "INSUFFICIENT_DATA"
-    assert event["detail"]["configuration"]["metrics"][0]["metricStat"]["stat"] == "Maximum"
+    metric = {"dimensions": {"TrainingJobName": "mine"}, "name": "announced", "namespace": NAMESPACE}
+    stat = {"metric": metric, "period": 60, "stat": "Maximum"}
+    assert event["detail"]["configuration"]["metrics"] == [{"id": "m1", "metricStat": stat, "returnData": True}]
 
 
 def test_an_alarm_without_enabled_actions_tells_no_topic(alarms: Alarms) -> None:
@@ -361,15 +364,26 @@ def test_an_alarm_on_other_metric_math_is_refused(alarms: Alarms, expression: st
         alarms.put_sum("math", "math-1", "math-2", expression=expression)
 
 
-def test_an_execution_of_an_express_machine_times_out_after_five_minutes(alarms: Alarms) -> None:
+LONG_WAIT = {"Type": "Wait", "Seconds": 600, "End": True}
+
+
+@pytest.mark.parametrize(
+    "state",
+    [
+        LONG_WAIT,
+        {"Type": "Parallel", "Branches": [{"StartAt": "Inner", "States": {"Inner": LONG_WAIT}}], "End": True},
+    ],
+    ids=["Wait", "Parallel"],
+)
+def test_an_execution_of_an_express_machine_times_out_after_five_minutes(alarms: Alarms, state: dict[str, Any]) -> None:
     """ "Quotas related to state machine executions"; it does not count as failed (aws-solutions-library-samples/
     accelerated-intelligent-document-processing-on-aws 757)."""
     machines = alarms.running.client("stepfunctions")
-    definition = {"StartAt": "Wait", "States": {"Wait": {"Type": "Wait", "Seconds": 600, "End": True}}}
+    definition = {"StartAt": "Long", "States": {"Long": state}}
     arn = machines.create_state_machine(
-        name="too-long",
+        name=f"too-long-in-{state['Type']}",
         definition=json.dumps(definition),
-        roleArn=alarms.running.role("TooLong", "states.amazonaws.com"),
+        roleArn=alarms.running.role(f"TooLongIn{state['Type']}", "states.amazonaws.com"),
         type="EXPRESS",
     )["stateMachineArn"]
 
