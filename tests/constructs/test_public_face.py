@@ -1,6 +1,7 @@
 import dataclasses
 import enum
 import inspect
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -143,7 +144,9 @@ def undocumented(name: str) -> list[str]:
     if not inspect.isclass(public):
         return [one for one in parameters(public) if one not in documented_names(public.__doc__)]
     missing = []
-    constructed = not getattr(public, "_is_protocol", False) and not issubclass(public, enum.Enum)
+    # CDK names an interface like `IBucket`; what implements it is constructed.
+    interface = getattr(public, "_is_protocol", False) or re.match("I[A-Z][a-z]", name)
+    constructed = not interface and not issubclass(public, enum.Enum)
     if constructed and public.__init__ is not object.__init__:
         documented = documented_names(docstring_of_constructor(public))
         missing += [f"__init__({one})" for one in parameters(public.__init__) if one not in documented]

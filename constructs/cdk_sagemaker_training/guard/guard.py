@@ -25,7 +25,7 @@ from cdk_sagemaker_training.guard.stopping import stopping_definition
 from cdk_sagemaker_training.lifecycle.job_set import executions_of, of_executions
 from cdk_sagemaker_training.lifecycle.state_machines import REASONS, alarm_of_any, default_logs, make_state_machine
 from cdk_sagemaker_training.request.access import EXECUTION_TAG
-from cdk_sagemaker_training.resources.queue import TrainingQueue
+from cdk_sagemaker_training.resources.queue import ITrainingQueue
 
 if TYPE_CHECKING:
     from cdk_sagemaker_training.lifecycle.job_set import JobSet
@@ -174,7 +174,7 @@ class Guard(Construct):
             machine_name: The name of its state machine.
         """
         jobs = plan.jobs
-        for queue in (child for child in self._stack.node.find_all() if isinstance(child, TrainingQueue)):
+        for queue in (child for child in self._stack.node.find_all() if isinstance(child, ITrainingQueue)):
             # Jobs of a workflow that waited in it before an update may still do so.
             self._watch_queue(queue.queue_arn)
         if queue_arn := plan.service.properties.get("JobQueue"):

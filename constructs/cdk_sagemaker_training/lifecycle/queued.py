@@ -25,7 +25,7 @@ from cdk_sagemaker_training.lifecycle.causes import Cause
 from cdk_sagemaker_training.lifecycle.job_set import JobSet
 from cdk_sagemaker_training.lifecycle.plan import Call, Plan
 from cdk_sagemaker_training.lifecycle.states import DATA, OF_BATCH, catch, fail, forbidden, retry, sdk_task
-from cdk_sagemaker_training.resources.queue import QueueShare, TrainingQueue
+from cdk_sagemaker_training.resources.queue import ITrainingQueue, QueueShare
 from cdk_sagemaker_training.resources.quota_share import QuotaShare
 
 _JOB = f"{DATA}.Service"
@@ -96,7 +96,7 @@ class QueuedJobs:
 
     def __init__(
         self,
-        queue: TrainingQueue | QueueShare,
+        queue: ITrainingQueue | QueueShare,
         requests: Sequence[Mapping[str, Any]],
         preemptions: int | None = None,
     ) -> None:
@@ -329,7 +329,7 @@ def _training_jobs(jobs: JobSet) -> list[str]:
 
 
 def _submission(
-    queue: TrainingQueue | QueueShare, requests: Sequence[Mapping[str, Any]], preemptions: int | None
+    queue: ITrainingQueue | QueueShare, requests: Sequence[Mapping[str, Any]], preemptions: int | None
 ) -> Submission:
     """Where jobs wait, once the capacity has been checked."""
     if isinstance(queue, QueueShare):
@@ -346,7 +346,7 @@ def _submission(
     return Submission(queue.queue_arn, None, 0)
 
 
-def _check_quota(queue: TrainingQueue, name: str, share: QuotaShare, requests: Sequence[Mapping[str, Any]]) -> None:
+def _check_quota(queue: ITrainingQueue, name: str, share: QuotaShare, requests: Sequence[Mapping[str, Any]]) -> None:
     """Check that a quota share has room for each job; machines that an execution's input decides pass."""
     assert isinstance(queue.capacity, Mapping)
     for request in requests:
@@ -366,7 +366,7 @@ def _check_quota(queue: TrainingQueue, name: str, share: QuotaShare, requests: S
                 )
 
 
-def _check_capacity(queue: TrainingQueue, requests: Sequence[Mapping[str, Any]]) -> None:
+def _check_capacity(queue: ITrainingQueue, requests: Sequence[Mapping[str, Any]]) -> None:
     """Check that a queue has room for each job; machines that an execution's input decides pass."""
     assert not isinstance(queue.capacity, Mapping)
     for request in requests:

@@ -34,7 +34,6 @@ _KINDS: Mapping[str, Kind] = {
         ("image_uri", "grant_pull"),
     ),
     "TrainingNetwork": Kind("a TrainingNetwork", "TrainingNetwork(self, 'Network')", ("vpc_config",)),
-    "TrainingQueue": Kind("a TrainingQueue", "TrainingQueue(self, 'Queue', capacity=8)", ("queue_arn",)),
     "TrainingRole": Kind("a role, not its ARN", "TrainingRole(self, 'Role')", ("role_arn", "grant_checkpoints")),
     "ec2.ISecurityGroup": Kind(
         "a security group", "ec2.SecurityGroup(self, 'Group', vpc=vpc)", ("security_group_id", "connections")

@@ -6,11 +6,11 @@ import re
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Annotated
 
 from aws_cdk import Duration, Resource
 from aws_cdk import aws_iam as iam
-from constructs import Construct, Node
+from constructs import Construct
 
 from cdk_sagemaker_training.core.checks import seconds_of
 from cdk_sagemaker_training.core.errors import must
@@ -20,9 +20,7 @@ from cdk_sagemaker_training.props.prop_types import check_fields, checked
 from cdk_sagemaker_training.resources.quota_share import QuotaShare, check_machines, check_quota_shares
 
 if TYPE_CHECKING:
-    from aws_cdk import RemovalPolicy, Stack
     from aws_cdk import aws_batch as batch
-    from aws_cdk.interfaces import ResourceEnvironment
 
 _ARN = "arn:aws:batch:us-east-1:123456789012:job-queue/jobs"
 _TYPE = "SAGEMAKER_TRAINING"
@@ -34,9 +32,8 @@ _QUEUE = Known("deployment", "since the queue is made with it")
 _QUEUE_ARN = Prop(known=GRANTED, example=repr(_ARN))
 
 
-@runtime_checkable
-class ITrainingQueue(Protocol):
-    """A queue of training jobs that this app defines (``TrainingQueue``) or another one does (``TrainingQueue.from_...``).
+class ITrainingQueue(Resource):
+    """What a queue that this app defines (``TrainingQueue``) and one of another (``TrainingQueue.from_...``) have alike.
 
     Attributes:
         queue_arn: The job queue's ARN.
@@ -50,60 +47,35 @@ class ITrainingQueue(Protocol):
     shares: Mapping[str, float | QuotaShare]
     quota_share_arns: Mapping[str, str]
 
-    @property
-    def node(self) -> Node:
-        """The node of the construct tree."""
-
-    @property
-    def env(self) -> ResourceEnvironment:
-        """The account and region of the queue."""
-
-    @property
-    def stack(self) -> Stack:
-        """The stack that the construct is part of."""
-
-    def apply_removal_policy(self, policy: RemovalPolicy) -> None:
-        """Apply a removal policy to the job queue, if the app defines it.
-
-        Args:
-            policy: The policy.
-        """
-
     def share(self, name: str, *, priority: int = 0) -> QueueShare:
         """One of the queue's shares, for ``TrainingWorkflow(queue=...)``.
 
         Args:
             name: Its name, a key of ``shares``.
             priority: As of ``QueueShare``.
+
+        Raises:
+            ValueError: There is no such share, or a number is out of bounds.
         """
+        return QueueShare(self, name, priority)
 
     def grant(self, grantee: iam.IGrantable, *actions: str) -> iam.Grant:
-        """Grant permission for actions on the queue.
+        """Grant permission for actions on the queue; ``TrainingWorkflow`` grants its state machine what it needs.
 
         Args:
             grantee: The role or another grantee.
-            *actions: The actions.
+            *actions: The actions, such as ``"batch:ListServiceJobs"``.
         """
+        return iam.Grant.add_to_principal(grantee=grantee, actions=list(actions), resource_arns=[self.queue_arn])
 
 
-class TrainingQueue(Resource):
+class TrainingQueue(ITrainingQueue):
     """A queue in which training jobs wait until machines of its capacity are free.
 
     It is AWS Batch's queue for SageMaker training jobs, "service jobs" in the guide of AWS Batch: a service environment with the
     capacity, a job queue, and with ``shares`` a scheduling policy of fair or quota shares. Give it to
     ``TrainingWorkflow(queue=...)``. Batch itself costs nothing, and reserves no machines.
-
-    Attributes:
-        capacity: The most machines of all running jobs together, or of each type.
-        shares: The parts of the capacity, by the names of the shares; empty for a queue in the order of submission.
-        quota_share_arns: The ARNs of its quota shares, by their names.
-        queue_arn: The job queue's ARN.
     """
-
-    queue_arn: str
-    capacity: int | Mapping[str, int]
-    shares: Mapping[str, float | QuotaShare]
-    quota_share_arns: Mapping[str, str]
 
     @checked
     def __init__(
@@ -190,30 +162,9 @@ class TrainingQueue(Resource):
         self.quota_share_arns = {name: share.attr_quota_share_arn for name, share in shares_of_quota.items()}
         self.queue_arn = queue.attr_job_queue_arn
 
-    def share(self, name: str, *, priority: int = 0) -> QueueShare:
-        """One of the queue's shares, for ``TrainingWorkflow(queue=...)``.
-
-        Args:
-            name: Its name, a key of ``shares``.
-            priority: As of ``QueueShare``.
-
-        Raises:
-            ValueError: There is no such share, or a number is out of bounds.
-        """
-        return QueueShare(self, name, priority)
-
-    def grant(self, grantee: iam.IGrantable, *actions: str) -> iam.Grant:
-        """Grant permission for actions on the queue; ``TrainingWorkflow`` grants its state machine what it needs.
-
-        Args:
-            grantee: The role or another grantee.
-            *actions: The actions, such as ``"batch:ListServiceJobs"``.
-        """
-        return iam.Grant.add_to_principal(grantee=grantee, actions=list(actions), resource_arns=[self.queue_arn])
-
     @staticmethod
     @checked
-    def from_queue_arn(scope: Construct, id: str, queue_arn: Annotated[str, _QUEUE_ARN]) -> TrainingQueue:
+    def from_queue_arn(scope: Construct, id: str, queue_arn: Annotated[str, _QUEUE_ARN]) -> ITrainingQueue:
         """Use a queue that another stack or app defines, without shares and of a capacity that is not known.
 
         Args:
@@ -236,7 +187,7 @@ class TrainingQueue(Resource):
         capacity: Annotated[int | Mapping[str, int] | None, Prop(known=_QUEUE, example="8")] = None,
         shares: Annotated[Mapping[str, float | QuotaShare] | None, _QUEUE] = None,
         quota_share_arns: Annotated[Mapping[str, str] | None, GRANTED] = None,
-    ) -> TrainingQueue:
+    ) -> ITrainingQueue:
         """Use a queue that another stack or app defines.
 
         Args:
@@ -256,7 +207,7 @@ class TrainingQueue(Resource):
         )
 
 
-class _ImportedQueue(TrainingQueue):
+class _ImportedQueue(ITrainingQueue):
     """A queue that another stack or app defines."""
 
     def __init__(
@@ -277,7 +228,7 @@ class _ImportedQueue(TrainingQueue):
             rule = "have the ARN of each quota share"
             example = f"{{'vision': '{_ARN}/quota-share/vision'}}"
             raise must("quota_share_arns", rule, example, repr(dict(quota_share_arns)))
-        Resource.__init__(self, scope, id, environment_from_arn=queue_arn)
+        super().__init__(scope, id, environment_from_arn=queue_arn)
         self.queue_arn = queue_arn
         self.capacity = capacity
         self.shares = dict(shares or {})
@@ -298,7 +249,7 @@ class QueueShare:
         ValueError: The queue has no such share, or the priority is out of bounds.
     """
 
-    queue: TrainingQueue
+    queue: ITrainingQueue
     name: Annotated[str, LITERAL]
     priority: Annotated[int, LITERAL] = 0
 

@@ -1,113 +1,33 @@
-"""Workflows that another stack or app defines, and the interface that all workflows have."""
+"""Workflows that another stack or app defines, and what all workflows have alike."""
 
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import jsii
 from aws_cdk import Resource
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_stepfunctions as sfn
-from constructs import Construct, Node
+from constructs import Construct
 
 from cdk_sagemaker_training.core.errors import must
 from cdk_sagemaker_training.core.tokens import is_unresolved
 from cdk_sagemaker_training.features.metrics import WorkflowMetrics
 
-if TYPE_CHECKING:
-    from aws_cdk import RemovalPolicy, Stack
-    from aws_cdk import aws_cloudwatch as cloudwatch
-    from aws_cdk.interfaces import ResourceEnvironment
-
 _ARN = "arn:aws:states:us-east-1:123456789012:stateMachine:training"
 
 
-@runtime_checkable
-class ITrainingWorkflow(Protocol):
-    """A workflow that this app defines (``TrainingWorkflow``) or another one does (``TrainingWorkflow.from_...``).
+class ITrainingWorkflow(WorkflowMetrics, Resource):
+    """What a workflow that this app defines (``TrainingWorkflow``) and one of another (``TrainingWorkflow.from_...``) have alike.
 
     Attributes:
         state_machine: The state machine.
         job_metrics: Whether CloudWatch gets metrics of its jobs.
     """
 
-    state_machine: Any  # an sfn.IStateMachine, and an sfn.StateMachine where the app defines it
-    job_metrics: bool
-
-    @property
-    def node(self) -> Node:
-        """The node of the construct tree."""
-
-    @property
-    def env(self) -> ResourceEnvironment:
-        """The account and region of the workflow."""
-
-    @property
-    def stack(self) -> Stack:
-        """The stack that the construct is part of."""
-
-    @property
-    def grant_principal(self) -> iam.IPrincipal:
-        """The principal of the role of its jobs."""
-
-    def apply_removal_policy(self, policy: RemovalPolicy) -> None:
-        """Apply a removal policy to the state machine, if the app defines it.
-
-        Args:
-            policy: The policy.
-        """
-
-    def as_task(self, scope: Construct, id: str, **task_state: Any) -> sfn.TaskStateBase:
-        """One state of another machine that starts an execution, waits for its end, and stops it with its own.
-
-        Args:
-            scope: The construct that the state is part of.
-            id: Its id among that construct's children, and its name.
-            task_state: Props of CDK's ``StepFunctionsStartExecution``, such as ``input`` and ``result_path``.
-        """
-
-    def grant(self, grantee: iam.IGrantable, *actions: str) -> iam.Grant:
-        """Allow actions on the state machine.
-
-        Args:
-            grantee: Who may do them.
-            *actions: The actions.
-        """
-
-    def grant_start_execution(self, grantee: iam.IGrantable) -> iam.Grant:
-        """Allow starting executions.
-
-        Args:
-            grantee: Who may start executions.
-        """
-
-    def grant_read(self, grantee: iam.IGrantable) -> iam.Grant:
-        """Allow listing and describing the state machine and its executions.
-
-        Args:
-            grantee: Who may read them.
-        """
-
-    def grant_execution(self, grantee: iam.IGrantable, *actions: str) -> iam.Grant:
-        """Allow actions on all executions.
-
-        Args:
-            grantee: Who may do them.
-            *actions: The actions.
-        """
-
-    def metric(self, metric_name: str, **options: Any) -> cloudwatch.Metric:
-        """A metric of the executions.
-
-        Args:
-            metric_name: The name that Step Functions gives it.
-            **options: Props of CDK's ``cloudwatch.Metric``.
-        """
-
 
 @jsii.implements(iam.IGrantable)
-class ImportedWorkflow(WorkflowMetrics, Resource):
+class ImportedWorkflow(ITrainingWorkflow):
     """A workflow that another stack or app defines.
 
     Attributes:

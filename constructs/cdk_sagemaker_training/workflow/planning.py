@@ -16,7 +16,7 @@ from cdk_sagemaker_training.lifecycle.time_limits import Runs, time_limits, time
 from cdk_sagemaker_training.request.data import checkpoint_folder
 from cdk_sagemaker_training.request.machine import check_unit, short_time_advice
 from cdk_sagemaker_training.request.props import TrainingProps
-from cdk_sagemaker_training.resources.queue import QueueShare, TrainingQueue
+from cdk_sagemaker_training.resources.queue import ITrainingQueue, QueueShare
 from cdk_sagemaker_training.resources.quota_share import QuotaShare
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def planned(
     props: TrainingProps,
     resume_from: str | None,
     *,
-    queue: TrainingQueue | QueueShare | None,
+    queue: ITrainingQueue | QueueShare | None,
     integration: Integration | None,
     timeout: Duration | int | None,
 ) -> Plan:
@@ -82,7 +82,7 @@ def planned(
 
 
 def _service(
-    queue: TrainingQueue | QueueShare | None,
+    queue: ITrainingQueue | QueueShare | None,
     integration: Integration | None,
     requests: Sequence[Mapping[str, Any]],
     features: Sequence[Feature],
@@ -99,7 +99,7 @@ def _service(
             )
         watched = any(feature.watch() for feature in features)
         return DirectJobs(integration, requests, props, watched=watched)
-    if isinstance(queue, TrainingQueue) and queue.shares:
+    if isinstance(queue, ITrainingQueue) and queue.shares:
         raise must(
             "queue",
             f"be one of the shares of {queue.node.path}",

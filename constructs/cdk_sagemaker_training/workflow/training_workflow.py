@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Unpack
 
 import jsii
-from aws_cdk import Duration, Resource
+from aws_cdk import Duration
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_stepfunctions as sfn
 from constructs import Construct
@@ -16,7 +16,7 @@ from cdk_sagemaker_training.core.job_names import machine_name
 from cdk_sagemaker_training.features.alternatives import Alternative, Alternatives
 from cdk_sagemaker_training.features.budget import Budget
 from cdk_sagemaker_training.features.input_fields import InputField, InputFields
-from cdk_sagemaker_training.features.metrics import JobMetrics, WorkflowMetrics
+from cdk_sagemaker_training.features.metrics import JobMetrics
 from cdk_sagemaker_training.features.missing_model import MissingModel, model_check
 from cdk_sagemaker_training.features.notify import Notify
 from cdk_sagemaker_training.features.retries import RetriedFailures, Retries, Retry
@@ -40,7 +40,7 @@ from cdk_sagemaker_training.props.prop import GRANTED, IN_INPUT, LITERAL, Known,
 from cdk_sagemaker_training.props.prop_types import annotations_of, checked
 from cdk_sagemaker_training.request.overrides import OVERRIDES
 from cdk_sagemaker_training.request.props import TrainingProps, check_props
-from cdk_sagemaker_training.resources.queue import QueueShare, TrainingQueue
+from cdk_sagemaker_training.resources.queue import ITrainingQueue, QueueShare
 from cdk_sagemaker_training.workflow.definition import training_definition
 from cdk_sagemaker_training.workflow.imported_workflow import ImportedWorkflow, ITrainingWorkflow
 from cdk_sagemaker_training.workflow.job_network import in_vpc
@@ -58,7 +58,7 @@ _ARN = Prop(known=GRANTED, example="'arn:aws:states:us-east-1:123456789012:state
 
 
 @jsii.implements(iam.IGrantable)
-class TrainingWorkflow(WorkflowMetrics, StoppedWithParent, Resource):
+class TrainingWorkflow(ITrainingWorkflow, StoppedWithParent):
     """A state machine that runs a training job each time it is started, and survives what training jobs meet.
 
     An execution's output is the job's description, as from DescribeTrainingJob (its times are milliseconds with ``"sync"``,
@@ -105,7 +105,7 @@ class TrainingWorkflow(WorkflowMetrics, StoppedWithParent, Resource):
         notify: Sequence[sns.ITopic] = (),
         waiting_longer_than: Annotated[Duration | int | None, Prop(known=_STATES, example="Duration.hours(2)")] = None,
         job_metrics: Annotated[bool, _STATES] = False,
-        queue: Annotated[TrainingQueue | QueueShare | None, _STATES] = None,
+        queue: Annotated[ITrainingQueue | QueueShare | None, _STATES] = None,
         input_fields: Annotated[Mapping[str, InputField] | None, _STATES] = None,
         missing_model: Annotated[MissingModel, _STATES] = "warn",
         features: Sequence[Feature] = (),
