@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+import uuid
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from queue import Queue
@@ -361,3 +362,71 @@ def test_a_subscription_that_fails_does_not_keep_messages_from_the_others(
     topics.subscribe(TopicArn=topic, Protocol="sqs", Endpoint=arn["Attributes"]["QueueArn"])
     topics.publish(TopicArn=topic, Message="hello")
     assert json.loads(taken(running, targets["Queue"]))["Message"] == "hello"
+
+
+NO_QUEUE = "arn:aws:sqs:us-east-1:123456789012:no-such-queue"
+NO_FUNCTION = "arn:aws:lambda:us-east-1:123456789012:function:no-such-function"
+# Of test_redrive_policy_sqs_queue_subscription in LocalStack's tests of SNS, whose answers were recorded on AWS.
+ATTRIBUTES = {
+    "attr1": {"DataType": "Number", "StringValue": "111"},
+    "attr2": {"DataType": "Binary", "BinaryValue": b"\x02\x03\x04"},
+}
+IN_THE_BODY = {"attr1": {"Type": "Number", "Value": "111"}, "attr2": {"Type": "Binary", "Value": "AgME"}}
+
+
+class Dead:
+    """A topic with a subscription that cannot deliver, and its dead-letter queue."""
+
+    def __init__(self, running: Running, protocol: str, endpoint: str, **attributes: str) -> None:
+        self.topics, self.queues = running.client("sns"), running.client("sqs")
+        name = f"dead-{uuid.uuid4().hex}"
+        self.topic = self.topics.create_topic(Name=name)["TopicArn"]
+        self.url = self.queues.create_queue(QueueName=name)["QueueUrl"]
+        redrive = {"RedrivePolicy": json.dumps({"deadLetterTargetArn": f"arn:aws:sqs:us-east-1:123456789012:{name}"})}
+        self.topics.subscribe(
+            TopicArn=self.topic, Protocol=protocol, Endpoint=endpoint, Attributes={**redrive, **attributes}
+        )
+
+    def letters(self, message: str, **given: Any) -> list[Any]:
+        self.topics.publish(TopicArn=self.topic, Message=message, **given)
+        answer = self.queues.receive_message(QueueUrl=self.url, MessageAttributeNames=["All"], MaxNumberOfMessages=10)
+        return answer.get("Messages", [])
+
+
+@pytest.mark.parametrize(("protocol", "endpoint"), [("sqs", NO_QUEUE), ("lambda", NO_FUNCTION)])
+def test_a_message_that_cannot_be_delivered_goes_to_the_subscriptions_dead_letter_queue(
+    running: Running, protocol: str, endpoint: str
+) -> None:
+    [letter] = Dead(running, protocol, endpoint).letters("hello", MessageAttributes=ATTRIBUTES)
+    body = json.loads(letter["Body"])
+    assert (body["Type"], body["Message"], body["MessageAttributes"]) == ("Notification", "hello", IN_THE_BODY)
+
+
+def test_a_raw_message_is_raw_in_the_dead_letter_queue_too(running: Running) -> None:
+    [letter] = Dead(running, "sqs", NO_QUEUE, RawMessageDelivery="true").letters("hello", MessageAttributes=ATTRIBUTES)
+    assert (letter["Body"], letter["MessageAttributes"]) == ("hello", ATTRIBUTES)
+
+
+def test_of_a_message_with_a_text_for_each_protocol_the_dead_letter_has_that_of_the_subscription(
+    running: Running,
+) -> None:
+    texts = json.dumps({"default": "for all", "lambda": "for functions", "sqs": "for queues"})
+    [letter] = Dead(running, "lambda", NO_FUNCTION).letters(texts, MessageStructure="json")
+    assert json.loads(letter["Body"])["Message"] == "for functions"
+
+
+def test_a_message_that_the_filter_holds_back_is_no_dead_letter(running: Running) -> None:
+    dead = Dead(running, "sqs", NO_QUEUE, FilterPolicy=json.dumps({"attr1": [{"numeric": [">", 200]}]}))
+    assert dead.letters("hello", MessageAttributes=ATTRIBUTES) == []
+
+
+def test_a_raw_message_with_a_binary_attribute_reaches_a_queue(running: Running, targets: dict[str, str]) -> None:
+    topics, queues = running.client("sns"), running.client("sqs")
+    topic = topics.create_topic(Name="raw-binary")["TopicArn"]
+    arn = queues.get_queue_attributes(QueueUrl=targets["Queue"], AttributeNames=["QueueArn"])["Attributes"]["QueueArn"]
+    topics.subscribe(TopicArn=topic, Protocol="sqs", Endpoint=arn, Attributes={"RawMessageDelivery": "true"})
+    topics.publish(TopicArn=topic, Message="hello", MessageAttributes=ATTRIBUTES)
+    [message] = queues.receive_message(QueueUrl=targets["Queue"], MessageAttributeNames=["All"], WaitTimeSeconds=20)[
+        "Messages"
+    ]
+    assert (message["Body"], message["MessageAttributes"]) == ("hello", ATTRIBUTES)

@@ -471,6 +471,7 @@ CASES = {
             "Endpoint": att("Queue", "Arn"),
             "FilterPolicy": {"a": ["b"]},
             "RawMessageDelivery": True,
+            "RedrivePolicy": {"deadLetterTargetArn": att("Queue", "Arn")},
         },
         {"TopicArn": ref("Topic"), "Protocol": "sqs", "Endpoint": att("Queue", "Arn")},
         lambda client, id: client("sns").get_subscription_attributes(SubscriptionArn=id)["Attributes"],

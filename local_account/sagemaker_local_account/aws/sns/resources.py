@@ -74,7 +74,7 @@ class Topic(ResourceBase):
 
 
 # The attributes of a subscription, which may be objects in a template; the scope is set before the policy.
-_SUBSCRIPTION = ("RawMessageDelivery", "FilterPolicyScope", "FilterPolicy", "DeliveryPolicy")
+_SUBSCRIPTION = ("RawMessageDelivery", "FilterPolicyScope", "FilterPolicy", "DeliveryPolicy", "RedrivePolicy")
 
 
 _NONE = {"RawMessageDelivery": "false"}
@@ -148,9 +148,9 @@ class TopicPolicy(ResourceBase):
 RESOURCES = ServiceResources(
     types={
         "AWS::SNS::Subscription": real(
-            "delivers to queues, functions and HTTP endpoints of this machine; messages to e-mail, SMS and other machines are "
-            "logged and not delivered; other protocols are rejected",
-            "DeliveryPolicy Endpoint FilterPolicy FilterPolicyScope Protocol RawMessageDelivery TopicArn",
+            "delivers to queues, functions and HTTP endpoints of this machine, or else to the dead-letter queue; messages to "
+            "e-mail, SMS and other machines are logged and not delivered; other protocols are rejected",
+            "DeliveryPolicy Endpoint FilterPolicy FilterPolicyScope Protocol RawMessageDelivery RedrivePolicy TopicArn",
             made_by=Subscription,
         ),
         "AWS::SNS::Topic": real(

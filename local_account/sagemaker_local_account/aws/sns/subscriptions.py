@@ -1,7 +1,8 @@
 """SNS: delivery to queues, functions, and HTTP endpoints of this machine, and messages that are refused.
 
 Refused is what LocalStack recorded on AWS (test_empty_sns_message, _publish_with_empty_subject, _publish_too_long_message and
-_message_structure_json_exc); what a function gets is that of test_python_lambda_subscribe_sns_topic.
+_message_structure_json_exc); what a function gets is that of test_python_lambda_subscribe_sns_topic, and what a subscription's
+dead-letter queue gets that of test_redrive_policy_sqs_queue_subscription.
 
 Messages do not leave this machine: a subscription by e-mail or SMS, or to another machine, is accepted, and each message that is
 not delivered is logged. Other protocols are rejected by name.
@@ -9,10 +10,13 @@ not delivered is logged. Other protocols are rejected by name.
 
 from __future__ import annotations
 
+import base64
+import copy
 import functools
 import json
 import logging
 import threading
+from collections.abc import Callable
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -134,15 +138,20 @@ def _publish(self: Subscription, message: str, message_id: str, **details: Any) 
         ).start()
         return
 
-    if self.protocol == "lambda":
-        _tried(self, message_id, functools.partial(_invoke, self, message, message_id, details))
-        return
+    send = _invoke if self.protocol == "lambda" else _send
+    _tried(self, message, message_id, details, functools.partial(send, self, message, message_id, details))
 
-    def send() -> None:
-        _permit(self, Call("sqs:SendMessage", self.endpoint))
-        _moto_publish(self, message, message_id, **details)
 
-    _tried(self, message_id, send)
+def _send(subscription: Subscription, message: str, message_id: str, details: dict[str, Any]) -> None:
+    """Sends to a queue; the bytes of a message's own attributes, which moto leaves in base 64."""
+    _permit(subscription, Call("sqs:SendMessage", subscription.endpoint))
+    attributes = details.get("message_attributes") or {}
+    if subscription.attributes.get("RawMessageDelivery"):
+        attributes = {
+            name: {**one, "Value": base64.b64decode(one["Value"])} if one["Type"].startswith("Binary") else one
+            for name, one in attributes.items()
+        }
+    _moto_publish(subscription, message, message_id, **{**details, "message_attributes": attributes})
 
 
 def _text_for(subscription: Subscription, message: str, details: dict[str, Any]) -> str | None:
@@ -194,15 +203,32 @@ def _post(subscription: Subscription, message: str, message_id: str, details: di
     sent = {"data": body.encode()} if raw else {"json": body}
     _tried(
         subscription,
+        message,
         message_id,
+        details,
         lambda: requests.post(subscription.endpoint, headers=headers, timeout=_HTTP_SECONDS, **sent).raise_for_status(),
     )
 
 
-def _tried(subscription: Subscription, message_id: str, deliver: Any) -> None:
+def _tried(
+    subscription: Subscription, message: str, message_id: str, details: dict[str, Any], deliver: Callable[[], Any]
+) -> None:
+    """Delivers; what cannot be delivered is logged, and goes to the subscription's dead-letter queue."""
     try:
         deliver()
     except Exception as error:
-        log_failure(
-            _log, error, "%s: message %s not delivered to %s", subscription.topic.arn, message_id, subscription.endpoint
-        )
+        _failed(subscription, message_id, subscription.endpoint, error)
+        text = _text_for(subscription, message, details)
+        queue = json.loads(subscription.attributes.get("RedrivePolicy") or "{}").get("deadLetterTargetArn")
+        if text is None or queue is None:
+            return
+        dead = copy.copy(subscription)
+        dead.protocol, dead.endpoint, dead._filter_policy_matcher = "sqs", queue, None
+        try:
+            _send(dead, text, message_id, {**details, "message_structure": None})
+        except Exception as error:
+            _failed(subscription, message_id, f"the dead-letter queue {queue}", error)
+
+
+def _failed(subscription: Subscription, message_id: str, to: str, error: Exception) -> None:
+    log_failure(_log, error, "%s: message %s not delivered to %s", subscription.topic.arn, message_id, to)
