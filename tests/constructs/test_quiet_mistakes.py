@@ -27,6 +27,7 @@ from cdk_sagemaker_training import (
     NumberField,
     Plateau,
     S3Channel,
+    S3Prefix,
     Spot,
     Torchrun,
     TrainingImage,
@@ -156,6 +157,36 @@ def test_a_channel_that_contains_another_is_warned_of(train: str, validation: st
     channels = {"train": S3Channel(stack.bucket, train), "validation": S3Channel(stack.bucket, validation)}
     stack.workflow(channels=channels)
     assert stack.warned() == ["channel-holds-channel"] * warns
+
+
+@pytest.mark.parametrize(
+    ("prefix", "warns"),
+    [
+        ("images", True),
+        ("data/2026", True),
+        ("data.v2/images", True),
+        ("images/", False),
+        ("data/train.csv", False),  # an object
+        ("data/part-", False),  # how the names of several begin
+        ("", False),  # the bucket
+    ],
+)
+def test_a_channel_of_a_folders_name_without_its_slash_is_warned_of(prefix: str, warns: bool) -> None:
+    """ "SageMaker uses all objects that match the specified key name prefix" (API, S3DataSource): `images2/` too."""
+    stack = UserStack()
+    stack.workflow(channels={"images": S3Channel(stack.bucket, prefix)})
+    assert [name for name in stack.warned() if name != "channel-holds-output"] == ["channel-without-slash"] * warns
+
+
+@pytest.mark.parametrize("others", [{"subfolder": "cats/"}, {"data_type": "ManifestFile"}])
+def test_a_slash_is_left_out_where_something_follows_or_an_object_is_named(others: dict[str, Any]) -> None:
+    stack = UserStack()
+    if "data_type" in others:
+        channel = S3Channel(stack.bucket, "list", objects=S3Prefix(stack.bucket, "images/"), **others)
+    else:
+        channel = S3Channel(stack.bucket, "images/", **others)
+    stack.workflow(channels={"images": channel})
+    assert "channel-without-slash" not in stack.warned()
 
 
 def test_channels_of_two_groups_of_machines_may_have_the_same_data() -> None:

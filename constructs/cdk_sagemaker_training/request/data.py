@@ -64,7 +64,7 @@ class DataProps(TypedDict, total=False):
                 ),
             ),
             check=_check_channels,
-            advice=_overlap_advice,
+            advice=_prefix_advice,
             known=Known("synth", "by their names"),
             example="{'images': S3Channel(bucket, 'images/')}",
         ),
@@ -169,18 +169,24 @@ def _check_groups(prop: str, channel: S3Channel, group_names: tuple[str, ...]) -
             raise must(prop, "be instance groups of the job", example, repr(group))
 
 
-def _overlap_advice(channels: Mapping[str, Channel], context: JobContext) -> Iterator[Advice]:
-    """Warn of a channel whose prefix contains the output, so that a job reads earlier jobs' models, or another channel."""
+def _prefix_advice(channels: Mapping[str, Channel], context: JobContext) -> Iterator[Advice]:
+    """Warn of a channel whose prefix contains the output, so that a job reads earlier jobs' models, or another channel.
+
+    And of one that looks like a folder's name and has no slash: "SageMaker uses all objects that match the specified key name
+    prefix" (API, S3DataSource, S3DataType).
+    """
     written = {"output": context.props["output"], "checkpoints": context.props.get("checkpoints")}
     prefixes = {
         name: channel
         for name, channel in channels.items()
         if isinstance(channel, S3Channel) and channel.data_type == "S3Prefix" and channel.subfolder is None
     }
+    holding = set[str]()
     for outer, inner in itertools.permutations(prefixes, 2):
         first, second = prefixes[outer], prefixes[inner]
         once = first.prefix != second.prefix or outer < inner
         if _contains(first, second) and once and first.groups == second.groups:
+            holding.add(outer)
             yield from advice(
                 "channel-holds-channel",
                 f"channels[{outer!r}] contains every key that begins with {first.prefix!r}, so also those of channels[{inner!r}] "
@@ -188,6 +194,13 @@ def _overlap_advice(channels: Mapping[str, Channel], context: JobContext) -> Ite
                 "which none begins with another, like 'data/train/' and 'data/validation/'.",
             )
     for name, channel in prefixes.items():
+        looks_like_folder = not is_unresolved(channel.prefix) and re.search(r"(^|/)[^./]*[A-Za-z0-9]$", channel.prefix)
+        if looks_like_folder and name not in holding:
+            yield from advice(
+                "channel-without-slash",
+                f"channels[{name!r}] has every key that begins with {channel.prefix!r}, such as those of {channel.prefix}-old/ "
+                f"too: where it is a folder, write S3Channel(bucket, '{channel.prefix}/').",
+            )
         for prop, place in written.items():
             if place is not None and _contains(channel, place):
                 yield from advice(
