@@ -28,7 +28,7 @@ from cdk_sagemaker_training import (
 GUARD = "SageMakerTrainingJobsGuard"
 ENVIRONMENT = cdk.Environment(account="123456789012", region="us-east-1")
 ON_ONE_GPU = DataParallelJob(InstanceGroup("ml.g5.xlarge"))
-CODE = TrainingCode(str(Path(__file__).parents[2] / "examples" / "own-script" / "src"))
+CODE = TrainingCode(str(Path(__file__).parent / "any_script"))
 IMAGE_URI = "123456789012.dkr.ecr.us-east-1.amazonaws.com/images:1"
 
 

@@ -44,6 +44,7 @@ from cdk_sagemaker_training import (
     LustreFileSystem,
     MetricLimit,
     Mlflow,
+    NumberField,
     Objective,
     PrivateRegistry,
     RegisterModel,
@@ -52,7 +53,6 @@ from cdk_sagemaker_training import (
     S3Prefix,
     Silence,
     TensorBoard,
-    TextField,
     Torchrun,
     TrainingBucket,
     TrainingImage,
@@ -216,14 +216,14 @@ class Managed(cdk.Stack):
             notify=[
                 sns.Topic(self, "Topic", enforce_ssl=True, master_key=kms.Key(self, "Key", enable_key_rotation=True))
             ],
-            hyperparameters={"note": sfn.JsonPath.string_at("$.note")},
-            input_fields={"note": TextField()},
+            hyperparameters={"epochs": sfn.JsonPath.format("{}", sfn.JsonPath.string_at("$.epochs"))},
+            input_fields={"epochs": NumberField(whole=True)},
         )
         TrainingSweep(
             self,
             "Sweep",
             workflow=workflow,
-            over=Grid({"note": ["a", "b"]}),
+            over=Grid({"epochs": [1, 2]}),
             results=S3Prefix(bucket, "sweeps/"),
             concurrency=2,
             objective=Objective("loss", "Minimize"),

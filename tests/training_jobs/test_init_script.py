@@ -56,6 +56,28 @@ if __name__ == "__main__":
 """
 
 
+# As multigpu_torchrun.py of pytorch/examples, `distributed/ddp-tutorial-series`.
+POSITIONAL = """
+import argparse
+parser = argparse.ArgumentParser()
+parser.add_argument("total_epochs", type=int)
+parser.add_argument("save_every", type=int)
+parser.add_argument("--batch_size", default=32, type=int)
+args = parser.parse_args()
+"""
+# As the scripts of its `super_resolution` and `dcgan`.
+REQUIRED = """
+import argparse
+parser = argparse.ArgumentParser()
+parser.add_argument("--upscale_factor", type=int, required=True)
+parser.add_argument("--rate", type=float, required=True)
+parser.add_argument("--dataset", required=True, choices=["cifar10", "lsun"])
+parser.add_argument("--dataroot", required=True, default="unused")
+parser.add_argument("--seed", type=int, default=123)
+args = parser.parse_args()
+"""
+
+
 def script(folder: Path, text: str, **beside: str) -> Path:
     for name, content in beside.items():
         (folder / f"{name}.py").write_text(content)
@@ -95,6 +117,21 @@ def test_options_of_argparse_have_their_defaults_and_those_that_name_folders_lea
     assert [one.name for one in found.options if one.is_flag] == ["amp"]
     assert found.folders == {"output-dir": "/opt/ml/model", "checkpoint_dir": "/opt/ml/checkpoints"}
     assert (found.form, found.framework, found.keeps_model) == ("--key value", "pytorch", True)
+
+
+def test_each_execution_gives_the_options_that_the_script_requires(tmp_path: Path) -> None:
+    app = tmp_path / "app"
+    init("--from-script", str(script(tmp_path, REQUIRED)), str(app))
+    fields = (app / "app.py").read_text().partition("OPTIONS = {")[2].partition("}")[0]
+    assert [line.strip() for line in fields.strip().splitlines()] == [
+        '"upscale_factor": NumberField(whole=True),',
+        '"rate": NumberField(),',
+        '"dataset": ChoiceField(["cifar10", "lsun"]),',
+        '"dataroot": TextField(),',
+        '"seed": NumberField(default=123, whole=True),',
+    ]
+    example = " ".join(f"--set {name}=..." for name in ("upscale_factor", "rate", "dataset", "dataroot"))
+    assert f"training-jobs start --follow {example}" in (app / "README.md").read_text()
 
 
 def test_what_always_is_imported_and_not_in_awss_container_is_required(tmp_path: Path) -> None:
@@ -233,6 +270,12 @@ def test_a_folder_with_an_app_is_refused_and_nothing_is_written(tmp_path: Path) 
         ("train.txt", "", "the script must be a file of Python, like 'nanoGPT/train.py'"),
         ("nothing.py", None, "the script must be a file of Python"),
         ("torn.py", "def (", "the script must be Python"),
+        (
+            "train.py",
+            POSITIONAL,
+            "the script must take options alone, since hyperparameters are passed as options, like "
+            "parser.add_argument('--total_epochs'), got the positional 'total_epochs' and 'save_every'",
+        ),
     ],
 )
 def test_what_is_no_script_is_refused(tmp_path: Path, name: str, text: str | None, reason: str) -> None:

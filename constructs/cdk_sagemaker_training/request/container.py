@@ -23,7 +23,7 @@ from cdk_sagemaker_training.props.prop import IN_INPUT, VALUES_IN_INPUT, Known, 
 from cdk_sagemaker_training.request.context import JobContext, RequestContext, optional
 from cdk_sagemaker_training.request.image_contents import check_contents, contents_advice, idle_gpus_advice
 from cdk_sagemaker_training.request.machine import instance_count, instance_types
-from cdk_sagemaker_training.request.script_advice import code_advice, copied_code_advice
+from cdk_sagemaker_training.request.script_advice import check_options, code_advice, copied_code_advice
 from cdk_sagemaker_training.request.variables import environment_advice, hyperparameters_advice
 from cdk_sagemaker_training.resources.image_advice import image_advice
 
@@ -236,6 +236,7 @@ def _check_code(code: TrainingCode, context: JobContext) -> None:
         raise must("channels", rule, "'sources'", repr(channels["code"]))
     if (script := props["image"].own_script()) is not None:
         _refuse_code(code, f"an image whose Dockerfile has a script of its own ({script})")
+    check_options(code, context)
 
 
 def _refuse_code(code: TrainingCode, because: str) -> None:

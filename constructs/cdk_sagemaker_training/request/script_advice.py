@@ -1,4 +1,4 @@
-"""Warnings about the training scripts of ``code`` and of an image's Dockerfile, by the rules of ``training-jobs lint``."""
+"""Mistakes in the training scripts of ``code`` and of an image's Dockerfile, by the rules of ``training-jobs lint``."""
 
 from __future__ import annotations
 
@@ -6,19 +6,27 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from cdk_sagemaker_training.core.errors import must
+from cdk_sagemaker_training.core.tokens import is_unresolved
 from cdk_sagemaker_training.data.code import TrainingCode
 from cdk_sagemaker_training.data.observability import Debugger
 from cdk_sagemaker_training.jobs.advice import Advice, advice
+from cdk_sagemaker_training.jobs.hyperparameters import encode_hyperparameter
 from cdk_sagemaker_training.request.context import JobContext
 
 if TYPE_CHECKING:
     from cdk_sagemaker_training.resources.image import TrainingImage
+    from training_jobs.lint.options import Options
 
 _MOST = 3  # of one rule, in one warning
+# The toolkit keeps them to itself (params.py of sagemaker-training).
+_OF_TOOLKIT = "sagemaker_"
+_OFF = "; a comment `# training-jobs: allow options` at its beginning switches this off"
 
 
 def code_advice(code: TrainingCode, context: JobContext) -> Iterator[Advice]:
-    """Warn of mistakes in a folder's scripts, with their lines."""
+    """Warn of mistakes in a folder's scripts, with their lines, and of hyperparameters that its script ignores."""
+    yield from ignored_advice(code, context)
     yield from _advice(Path(code.directory), code.files(), context)
 
 
@@ -68,3 +76,60 @@ def _advice(root: Path, files: Iterable[Path], context: JobContext) -> Iterator[
         more = [f"and {len(texts) - _MOST} more"] if len(texts) > _MOST else []
         off = f"a comment `# training-jobs: allow {rule}` switches this off"
         yield from advice(f"script-{rule}", "; ".join((*texts[:_MOST], *more, off)))
+
+
+def check_options(code: TrainingCode, context: JobContext) -> None:
+    """Check that a script takes the hyperparameters, where its options are certain: each is an argument ``--key value``.
+
+    Args:
+        code: The folder.
+        context: The props, and the request.
+
+    Raises:
+        ValueError: The script would end at its arguments, or take False for True.
+    """
+    options = _options(code, context)
+    if options is None:
+        return
+    from training_jobs.lint import refusals
+
+    pairs = code.arguments == "--key value"
+    for refusal in refusals(options, _given(context), code.flags, pairs):
+        prop = f"hyperparameters[{refusal.key!r}]" if refusal.key else "hyperparameters"
+        raise must(prop, refusal.rule, refusal.example, f"{refusal.got}{_OFF}")
+
+
+def ignored_advice(code: TrainingCode, context: JobContext) -> Iterator[Advice]:
+    """Warn of hyperparameters that a script ignores, since it calls ``parse_known_args`` and nothing else reads them."""
+    options = _options(code, context)
+    if options is None:
+        return
+    from training_jobs.lint import ignored, scripts_of
+
+    given = {name: text for name, text in _given(context).items() if name not in context.job_request.hyperparameters}
+    for key, nearest in ignored(options, given, scripts_of(Path(code.directory), code.files())):
+        yield from advice(
+            "script-ignores-hyperparameter",
+            f"hyperparameters[{key!r}] is no option of {options.path}, whose parse_known_args ignores it, and nothing else in "
+            f"{code.directory} names it: the script's own default is used. Name it like {nearest}.",
+        )
+
+
+def _options(code: TrainingCode, context: JobContext) -> Options | None:
+    """The options of the script that is started; None where it is not by the toolkit, or they are not certain."""
+    from training_jobs.lint import options_of, scripts_of
+
+    if code.arguments == "key=value" or context.props.get("container_entrypoint") is not None:
+        return None
+    return next(map(options_of, scripts_of(Path(code.directory), [Path(code.entry_point)])), None)
+
+
+def _given(context: JobContext) -> dict[str, str | None]:
+    """The texts of the hyperparameters that are passed as arguments; None for those that an execution decides."""
+    request = context.job_request
+    values = {**(context.props.get("hyperparameters") or {}), **request.overrides}
+    encoded = {name: encode_hyperparameter(name, value) for name, value in values.items()}
+    texts = {**encoded, **request.hyperparameters}
+    return {
+        name: None if is_unresolved(text) else text for name, text in texts.items() if not name.startswith(_OF_TOOLKIT)
+    }

@@ -14,6 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from training_jobs.lint import options_of
+from training_jobs.lint.script import Script
+
 MODEL, CHECKPOINTS, LOGS = "/opt/ml/model", "/opt/ml/checkpoints", "/opt/ml/output/data"
 # Options that name a folder to write to, by their words.
 _FOLDERS = {
@@ -63,12 +66,16 @@ class Option:
         default: What it is without the option; None where the source does not say.
         choices: What it may be; empty for anything.
         is_flag: Whether it has no value.
+        required: Whether the script ends without it, so that each execution gives it.
+        type: argparse's type, such as ``int``; "" where it has none.
     """
 
     name: str
     default: str | float | bool | None = None
     choices: tuple[Any, ...] = ()
     is_flag: bool = False
+    required: bool = False
+    type: str = ""
 
     @property
     def field(self) -> str:
@@ -82,7 +89,7 @@ class TrainingScript:
 
     Attributes:
         path: Its path.
-        options: Its options that have a default, but for those that name folders.
+        options: Its options that have a default or are required, but for those that name folders.
         folders: The folder for each option that names one to write to.
         form: How it takes options: ``--key value``, ``--key=value`` or ``key=value``.
         requirements: Packages to install beside those of AWS's container.
@@ -106,19 +113,21 @@ def read_script(path: Path) -> TrainingScript:
         path: A file of Python.
 
     Raises:
-        ValueError: It is no file, or not Python.
+        ValueError: It is no file, or not Python, or has positional arguments, which hyperparameters are not.
     """
     if not path.is_file() or path.suffix != ".py":
         raise ValueError(f"the script must be a file of Python, like 'nanoGPT/train.py', got {str(path)!r}")
     text = path.read_text(encoding="utf-8", errors="replace")
     tree = _parsed(path, text)
+    _check_positional(path, text)
     modules = _imported(path, tree)
     form, options = _options(tree, text)
     folders = {option.name: FOLDER_OF[option.field] for option in options if option.field in FOLDER_OF}
     if "HfArgumentParser" in text or "TrlParser" in text:
         folders.setdefault("output_dir", MODEL)
         options = [Option("num_train_epochs", 1.0), *(one for one in options if one.name != "num_train_epochs")]
-    given = tuple(_on_cpu(one) for one in options if one.default is not None and one.name not in folders)
+    wanted = (one for one in options if one.name not in folders and (one.required or one.default is not None))
+    given = tuple(map(_on_cpu, wanted))
     tensorflow = bool(modules & {*_OF_TENSORFLOW}) and "torch" not in modules
     return TrainingScript(
         path,
@@ -129,6 +138,17 @@ def read_script(path: Path) -> TrainingScript:
         "tensorflow" if tensorflow else "pytorch",
         MODEL in folders.values() or "SM_MODEL_DIR" in text or MODEL in text,
     )
+
+
+def _check_positional(path: Path, text: str) -> None:
+    options = options_of(Script(path.name, text))
+    found = [one for one in options.options if one.is_positional and one.required] if options else []
+    if found:
+        names = " and ".join(repr(one.names[0]) for one in found)
+        raise ValueError(
+            f"the script must take options alone, since hyperparameters are passed as options, like "
+            f"parser.add_argument('--{found[0].names[0]}'), got the positional {names} in {str(path)!r}, line {found[0].line}"
+        )
 
 
 def _on_cpu(option: Option) -> Option:
@@ -208,15 +228,17 @@ def _option(call: ast.Call) -> Iterator[Option]:
     is_flag = action == "store_true" or _literal(known.get("is_flag")) is True
     if action not in (None, "store", "store_true"):
         return
-    choices = _literal(known.get("choices"))
-    default = False if is_flag else _literal(known.get("default"))
-    if isinstance(default, int) and not isinstance(default, bool) and getattr(known.get("type"), "id", "") == "float":
+    choices, kind = _literal(known.get("choices")), getattr(known.get("type"), "id", "")
+    default, required = False if is_flag else _literal(known.get("default")), _literal(known.get("required")) is True
+    if isinstance(default, int) and not isinstance(default, bool) and kind == "float":
         default = float(default)
     yield Option(
         long[0],
-        default if isinstance(default, str | int | float) and default != "" else None,
-        tuple(choices) if isinstance(choices, list | tuple) and default in choices else (),
+        default if isinstance(default, str | int | float) and default != "" and not required else None,
+        tuple(choices) if isinstance(choices, list | tuple) and (required or default in choices) else (),
         is_flag,
+        required,
+        kind,
     )
 
 
@@ -345,6 +367,13 @@ def _field(option: Option) -> str:
         return 'ChoiceField(["false", "true"], default="false")'
     if isinstance(default, bool):
         return f'ChoiceField(["True", "False"], default="{default}")'
+    if default is None:  # which the script requires
+        numbers = {"int": "NumberField(whole=True)", "float": "NumberField()"}
+        return (
+            f"ChoiceField({json.dumps([*option.choices])})"
+            if option.choices
+            else numbers.get(option.type, "TextField()")
+        )
     if option.choices:
         return f"ChoiceField({json.dumps([*option.choices])}, default={json.dumps(default)})"
     if isinstance(default, int):

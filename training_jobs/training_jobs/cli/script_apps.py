@@ -111,7 +111,8 @@ def write_script_app(script: Path, directory: Path) -> list[Path]:
     found = read_script(script)
     check_new(directory, ("app.py", "cdk.json"))
     first = next((one for one in found.options if isinstance(one.default, int | float)), None)
-    example = "" if first is None else f" --set {first.field}={first.default}"
+    required = "".join(f" --set {one.field}=..." for one in found.options if one.required)
+    example = required or ("" if first is None else f" --set {first.field}={first.default}")
     readme = _README.format(title=script.stem.capitalize(), example=example, script=script)
     texts = {"app.py": app_of(found, directory), "README.md": readme, **FILES}
     new = {name: text for name, text in texts.items() if not (directory / name).exists()}

@@ -61,8 +61,18 @@ def lint_folder(folder: Path, job: Job, files: Iterable[Path] | None = None) -> 
     """
     root = folder if folder.is_dir() else folder.parent
     paths = (_below(root) if folder.is_dir() else [Path(folder.name)]) if files is None else sorted(set(files))
-    scripts = (_parsed(path.as_posix(), root / path) for path in paths if path.suffix == ".py")
-    return lint([script for script in scripts if script is not None], job)
+    return lint(scripts_of(root, paths), job)
+
+
+def scripts_of(root: Path, files: Iterable[Path]) -> list[Script]:
+    """Return the scripts among files, parsed; those that are no Python, or of another version, are left out.
+
+    Args:
+        root: A folder.
+        files: Files, relative to it.
+    """
+    scripts = (_parsed(path.as_posix(), root / path) for path in files if path.suffix == ".py")
+    return [script for script in scripts if script is not None]
 
 
 def _below(root: Path) -> Iterator[Path]:
