@@ -56,6 +56,25 @@ def test_what_slows_a_compiled_step_is_a_warning_of_a_compiled_job_alone(source:
     assert warned_of(source) == []
 
 
+READS = 'import os\nfolder = os.environ["SM_CHANNEL_TRAIN"]\n'
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "warns"),
+    [
+        ("train.py", READS, True),
+        ("data.py", READS, True),
+        ("evaluate.py", READS + 'if __name__ == "__main__":\n    main()\n', False),  # of another job
+    ],
+)
+def test_a_channel_that_the_job_does_not_have_is_a_warning(tmp_path: Path, name: str, text: str, warns: bool) -> None:
+    (tmp_path / "train.py").write_text("import data\n")
+    (tmp_path / name).write_text(text)
+    of_job = {"channels": {"training": S3Channel(UserStack().bucket, "images/")}}
+    assert warned_of(tmp_path, **of_job) == ["script-channel"] * warns
+    assert warned_of(tmp_path, channels={"train": S3Channel(UserStack().bucket, "images/")}) == []
+
+
 def test_a_group_that_the_job_does_not_have_is_a_warning(source: Path) -> None:
     channels = {"images": S3Channel(UserStack().bucket, "images/", groups=["data_group"])}
     assert warned_of(source, job=ON_GROUPS, channels=channels) == ["script-group"]

@@ -15,6 +15,7 @@ from training_jobs.lint.rules import RULES
 
 TRAINING_CODE = Path(__file__).parents[2] / "training_code"
 COMPILED, XLA = Job(compiled=True), Job(compiled=True, xla=True)
+CHANNELS = Job(channels=("training", "validation-set"))
 SPOT, GROUPS = Job(spot=True), Job(groups=("data_group", "dnn_group"))
 
 # A loop of each of these jobs, without a mistake; a line is planted where it says so.
@@ -73,6 +74,8 @@ BEFORE = [
     ("set-epoch", Job(), "sampler = DistributedSampler(images)"),
     ("group", GROUPS, "is_data_host = os.environ['SM_CURRENT_INSTANCE_GROUP'] == 'data-group'"),
     ("group", GROUPS, "hosts = environment.instance_groups_dict['cpu_group']['hosts']"),
+    ("channel", CHANNELS, "folder = os.environ['SM_CHANNEL_TRAIN']"),
+    ("channel", Job(channels=()), "parser.add_argument('--data', default=os.environ['SM_CHANNEL_TRAINING'])"),
     ("host-name", Job(), "os.environ['MASTER_ADDR'] = 'algo-1'"),
     ("host-name", Job(), "leader = 'tcp://algo-2:2222'"),
 ]
@@ -125,6 +128,11 @@ def test_the_loop_without_a_planted_line_has_no_mistake(job: Job, tmp_path: Path
     [
         (COMPILED, "if step % 10 == 0: print(loss.item())"),
         (COMPILED, "if log_now: wandb.log({'loss': loss})"),
+        (CHANNELS, "folder = os.environ['SM_CHANNEL_VALIDATION-SET'] + os.environ['SM_CHANNEL_TRAINING']"),
+        (CHANNELS, "folder = os.environ.get('SM_CHANNEL_TRAIN', 'data')"),
+        (CHANNELS, "os.environ['SM_CHANNEL_TRAIN'] = 'data'"),
+        (CHANNELS, "folder = os.environ['SM_CHANNEL_TRAIN'] if 'SM_CHANNEL_TRAIN' in os.environ else 'data'"),
+        (Job(), "folder = os.environ['SM_CHANNEL_TRAIN']"),
         (COMPILED, "total += loss.detach()"),
         (COMPILED, "print(f'step {step}')"),
         (Job(compiled=True, dynamic=True), "batch = tokenizer(batch, padding='longest')"),

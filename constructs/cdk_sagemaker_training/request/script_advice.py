@@ -27,7 +27,7 @@ _OFF = "; a comment `# training-jobs: allow options` at its beginning switches t
 def code_advice(code: TrainingCode, context: JobContext) -> Iterator[Advice]:
     """Warn of mistakes in a folder's scripts, with their lines, and of hyperparameters that its script ignores."""
     yield from ignored_advice(code, context)
-    yield from _advice(Path(code.directory), code.files(), context)
+    yield from _advice(Path(code.directory), code.files(), context, code.entry_point)
 
 
 def copied_code_advice(image: TrainingImage, context: JobContext) -> Iterator[Advice]:
@@ -58,7 +58,7 @@ def _compilers(context: JobContext) -> tuple[bool, bool]:
     return "TRAINING_COMPILER" in environment, xla or "PJRT_DEVICE" in environment
 
 
-def _advice(root: Path, files: Iterable[Path], context: JobContext) -> Iterator[Advice]:
+def _advice(root: Path, files: Iterable[Path], context: JobContext, entry_point: str = "") -> Iterator[Advice]:
     from training_jobs.lint import Job, lint_folder  # here, since most jobs have no folder
 
     request, compilers = context.job_request, _compilers(context)
@@ -68,6 +68,8 @@ def _advice(root: Path, files: Iterable[Path], context: JobContext) -> Iterator[
         xla=compilers[1],
         spot=context.props.get("spot") is not None,
         groups=request.group_names,
+        channels=tuple(context.props.get("channels") or ()),
+        entry_point=entry_point,
     )
     by_rule: dict[str, list[str]] = {}
     for found in lint_folder(root, job, files):

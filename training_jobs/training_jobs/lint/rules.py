@@ -371,6 +371,27 @@ def _group(scripts: Sequence[Script], job: Job) -> Found:
                     yield script, node.lineno, f"no group of the job is named {value!r}: its groups are {names}"  # type: ignore[attr-defined]
 
 
+@_rule("channel")
+def _channel(scripts: Sequence[Script], job: Job) -> Found:
+    """The toolkit sets SM_CHANNEL_ and the upper-case name for each channel, and for no other (environment.py, `to_env_vars`)."""
+    known = {f"SM_CHANNEL_{name.upper()}" for name in job.channels or ()}
+    for script in scripts if job.channels is not None else ():
+        # Another file that is started itself is of other jobs.
+        if job.entry_point and script.path != job.entry_point and "__main__" in script.text:
+            continue
+        for node in script.nodes:
+            text = constant(node)
+            if not isinstance(text, str) or not text.startswith("SM_CHANNEL_") or text in known:
+                continue
+            parent = script.parents[node]
+            # What has a default, or is the default of an option, may do without.
+            read = isinstance(parent, ast.Subscript) and isinstance(parent.ctx, ast.Load)
+            if read and "environ" in ast.unparse(parent.value) and not _conditional(script, node, text):  # type: ignore[attr-defined]
+                names = " and ".join(repr(name) for name in job.channels or ()) or "none"
+                why = f"{text} is of no channel of the job, whose channels are {names}: the script ends with a KeyError"
+                yield script, node.lineno, why  # type: ignore[attr-defined]
+
+
 @_rule("host-name")
 def _host_name(scripts: Sequence[Script], job: Job) -> Found:
     """AWS's "Train Using a Heterogeneous Cluster": hosts have numbers in no order of groups; read SM_HOSTS."""

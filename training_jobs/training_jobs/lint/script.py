@@ -27,6 +27,8 @@ class Job:
         xla: Whether the device is XLA's. A script that imports torch_xla has it in any case.
         spot: Whether the job can be interrupted.
         groups: Names of its instance groups; empty where there are none, or they are not known.
+        channels: Names of its channels; None where they are not known.
+        entry_point: Path of the file that is started; "" where it is not known.
     """
 
     compiled: bool = False
@@ -34,6 +36,8 @@ class Job:
     xla: bool = False
     spot: bool = False
     groups: tuple[str, ...] = ()
+    channels: tuple[str, ...] | None = None
+    entry_point: str = ""
 
 
 @dataclass(frozen=True)
