@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 import pytest
 from aws_cdk import aws_stepfunctions as sfn
 from rendered import lint
 from stacks import RenderedWorkflow, UserStack
 
-from cdk_sagemaker_training import S3AccessPoint, S3Prefix
+from cdk_sagemaker_training import S3AccessPoint, S3Prefix, TrainingCode
 
 ACCESS_POINT = "arn:aws:s3:us-east-1:123456789012:accesspoint/models"
 
@@ -96,3 +99,37 @@ def test_a_model_whose_place_only_an_execution_knows_is_not_looked_for() -> None
 def test_a_choice_that_there_is_not_is_refused() -> None:
     with pytest.raises(ValueError, match=r"^missing_model must be one of 'warn', 'fail', 'ignore'.*got 'error'"):
         UserStack().workflow(missing_model="error")
+
+
+SAVES = "import torch\ntorch.save(model, 'model.pt')\n"
+
+
+@pytest.mark.parametrize(
+    ("files", "props", "warns"),
+    [
+        ({"train.py": SAVES}, {}, True),
+        ({"train.py": "import save\n", "save.py": SAVES}, {}, True),
+        (
+            {"train.py": "model.save_pretrained(arguments.output_dir)\n"},
+            {"hyperparameters": {"output_dir": "out"}},
+            True,
+        ),
+        ({"train.py": SAVES}, {"missing_model": "ignore"}, False),
+        ({"train.py": SAVES.replace("'model.pt'", "'/opt/ml/model/model.pt'")}, {}, False),
+        ({"train.py": SAVES + "folder = os.environ['SM_MODEL_DIR']\n"}, {}, False),
+        ({"train.py": SAVES, "config.yaml": "output: /opt/ml/model\n"}, {}, False),
+        ({"train.py": SAVES}, {"hyperparameters": {"output_dir": "/opt/ml/model"}}, False),
+        ({"train.py": SAVES}, {"environment": {"OUT": "/opt/ml/model"}}, False),
+        ({"train.py": SAVES}, {"hyperparameters": {"output_dir": sfn.JsonPath.string_at("$.output")}}, False),
+        ({"train.py": SAVES}, {"hyperparameters": {"steps": sfn.JsonPath.string_at("$.steps")}}, True),
+        ({"train.py": "print('evaluated')\n"}, {}, False),
+    ],
+)
+def test_a_script_that_saves_its_model_where_nothing_is_uploaded_is_warned_of(
+    tmp_path: Path, files: dict[str, str], props: dict[str, Any], warns: bool
+) -> None:
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+    stack = UserStack()
+    stack.workflow(code=TrainingCode(str(tmp_path)), **props)
+    assert ("script-saves-elsewhere" in stack.warned()) is warns

@@ -20,6 +20,7 @@ from cdk_sagemaker_training.lifecycle.attempt import Attempt, Seam
 from cdk_sagemaker_training.lifecycle.feature import Feature
 from cdk_sagemaker_training.lifecycle.states import DATA, catch, fail, retry
 from cdk_sagemaker_training.props.jsonpath import quoted
+from cdk_sagemaker_training.request.script_advice import unsaved_model_advice
 from cdk_sagemaker_training.resources.role import policy_targets
 
 if TYPE_CHECKING:
@@ -43,6 +44,11 @@ class ModelCheck(Feature):
             fails: Whether a missing model fails the execution; otherwise it adds a warning to the output.
         """
         self.output, self.fails = output, fails
+
+    def check(self, plan: Plan) -> None:
+        """Warn of scripts that save a model elsewhere."""
+        if (code := plan.props.get("code")) is not None:
+            plan.jobs.advise(unsaved_model_advice(code, plan.all_requests))
 
     def states(self, attempt: Attempt) -> None:
         """Put the states from `FindModel` before `Completed`.

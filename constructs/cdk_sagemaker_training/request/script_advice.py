@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from cdk_sagemaker_training.core.errors import must
 from cdk_sagemaker_training.core.tokens import is_unresolved
@@ -21,6 +22,13 @@ if TYPE_CHECKING:
 _MOST = 3  # of one rule, in one warning
 # The toolkit keeps them to itself (params.py of sagemaker-training).
 _OF_TOOLKIT = "sagemaker_"
+# Files that name folders; what is uploaded; what saves a model; and hyperparameters that name a folder.
+_TEXTS = (".py", ".sh", ".json", ".yaml", ".yml", ".toml", ".cfg", ".ini")
+_UPLOADED = re.compile(r"/opt/ml/model|SM_MODEL_DIR|\bmodel_dir\b")
+_SAVES = re.compile(
+    r"torch\.save\(|\.save_pretrained\(|\.save_model\(|\.save_weights\(|\bmodel\.save\(|saved_model\.save\(|joblib\.dump\("
+)
+_FOLDERS = re.compile(r"dir|path|folder|out|save", re.IGNORECASE)
 _OFF = "; a comment `# training-jobs: allow options` at its beginning switches this off"
 
 
@@ -115,6 +123,31 @@ def ignored_advice(code: TrainingCode, context: JobContext) -> Iterator[Advice]:
             f"hyperparameters[{key!r}] is no option of {options.path}, whose parse_known_args ignores it, and nothing else in "
             f"{code.directory} names it: the script's own default is used. Name it like {nearest}.",
         )
+
+
+def unsaved_model_advice(code: TrainingCode, requests: Sequence[Mapping[str, Any]]) -> Iterator[Advice]:
+    """Warn of scripts that save a model where nothing names the folder that SageMaker uploads.
+
+    Args:
+        code: The folder.
+        requests: The rendered requests, whose hyperparameters and variables may name it.
+    """
+    given = [{**request.get("HyperParameters", {}), **request.get("Environment", {})} for request in requests]
+    decided = (name for values in given for name in values if name.endswith(".$"))
+    root = Path(code.directory)
+    texts = [(path, (root / path).read_text(errors="replace")) for path in code.files() if path.suffix in _TEXTS]
+    if any(map(_FOLDERS.search, decided)) or any(map(_UPLOADED.search, (str(given), *(text for _, text in texts)))):
+        return
+    for path, text in texts:
+        if saved := _SAVES.search(text):
+            line = text.count("\n", 0, saved.start()) + 1
+            yield from advice(
+                "script-saves-elsewhere",
+                f"{root / path}:{line} saves a model, and nothing in {root} or in the hyperparameters names /opt/ml/model, "
+                "os.environ['SM_MODEL_DIR'], whose content alone SageMaker uploads when the job has ended: save it there, or set "
+                "missing_model='ignore'.",
+            )
+            return
 
 
 def _options(code: TrainingCode, context: JobContext) -> Options | None:
