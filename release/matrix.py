@@ -24,8 +24,19 @@ from packaging.requirements import Requirement
 
 ROOT = Path(__file__).parent.parent
 PYTHONS = ("python3.11", "python3.12", "python3.13", "python3.14")
-# What the tests import besides, in the versions of requirements-dev.txt.
-TOOLS = ("deploy-time-build", "docstring_parser", "hypothesis", "pandas", "pytest", "pytest-timeout")
+# What the tests import besides, in the versions of requirements-dev.txt and requirements-jobs.txt.
+TOOLS = (
+    "deploy-time-build",
+    "docstring_parser",
+    "hypothesis",
+    "orjson",
+    "pandas",
+    "pytest",
+    "pytest-timeout",
+    "regex",
+)
+# Without what they need besides, of which policy_sentry takes no requests as old as the lowest.
+ALONE = ("policy_sentry", "sagemaker_training")
 # Tests of what only newer versions have: docs/upgrading.md says what an older aws-cdk-lib lacks.
 OF_THE_NEWEST = (
     # The condition of state machines' roles, since 2.274.
@@ -119,11 +130,12 @@ def install(home: Path, python: str, dependencies: str) -> None:
     run([pip[0], "wheel", "--no-deps", "--wheel-dir", wheels, *sources], home)
     [constructs] = wheels.glob("cdk_*.whl")
     others = [one for one in wheels.glob("*.whl") if one != constructs]
-    dev = (ROOT / "requirements-dev.txt").read_text().splitlines()
-    tools = [line for line in dev if line.split("==")[0] in TOOLS]
-    assert len(tools) == len(TOOLS)
+    files = [(ROOT / f"requirements-{name}.txt").read_text() for name in ("dev", "jobs")]
+    pinned = {line.split("==")[0]: line for text in files for line in text.splitlines()}
+    tools = [pinned[name] for name in TOOLS]
     pins = lowest() if dependencies == "lowest" else []
     run([*pip, *others, f"{constructs}[local]", *tools, *pins], home)
+    run([*pip, "--no-deps", *(pinned[name] for name in ALONE)], home)
 
 
 def lowest() -> list[str]:
