@@ -26,18 +26,19 @@ ROOT = Path(__file__).parent.parent
 PYTHONS = ("python3.11", "python3.12", "python3.13", "python3.14")
 # What the tests import besides, in the versions of requirements-dev.txt and requirements-jobs.txt.
 TOOLS = (
-    "cfn-lint",
     "deploy-time-build",
     "docstring_parser",
     "hypothesis",
+    "networkx",
     "orjson",
     "pandas",
     "pytest",
     "pytest-timeout",
     "regex",
+    "sympy",
 )
-# Without what they need besides, of which policy_sentry takes no requests as old as the lowest.
-ALONE = ("policy_sentry", "sagemaker_training")
+# Without what they need besides: cfn-lint and policy_sentry take no PyYAML and requests as old as the lowest.
+ALONE = ("cfn-lint", "policy_sentry", "sagemaker_training")
 # Tests of what only newer versions have: docs/upgrading.md says what an older aws-cdk-lib lacks.
 OF_THE_NEWEST = (
     # The condition of state machines' roles, since 2.274.
