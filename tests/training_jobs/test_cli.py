@@ -496,8 +496,9 @@ def test_a_job_that_failed_is_no_call_that_was_retried() -> None:
     console.print(picture(watched, {}, width=80, height=24))
     text = console.export_text()
     # How wide a column is depends on rich's version.
-    assert "before train-1 Failed: AlgorithmError: exit code 1" in " ".join(text.split())
-    assert "  retried   Create x2: States.Timeout" in text
+    words = " ".join(text.split())
+    assert "before train-1 Failed: AlgorithmError: exit code 1" in words
+    assert "retried Create x2: States.Timeout" in words
 
 
 def test_the_job_that_is_watched_is_not_shown_as_one_before() -> None:
