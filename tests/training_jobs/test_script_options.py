@@ -13,12 +13,14 @@ from typing import Any
 
 import pytest
 from aws_cdk import aws_stepfunctions as sfn
+from sagemaker_training import environment
 from sagemaker_training.mapping import to_cmd_args
 from stacks import UserStack
 
 from cdk_sagemaker_training import Alternative, DataParallelJob, InstanceGroup, TrainingCode, training_code_path
 from cdk_sagemaker_training.jobs.hyperparameters import encode_hyperparameter
 from training_jobs.lint import options_of, refusals
+from training_jobs.lint.options import Refusal
 from training_jobs.lint.script import Script
 
 SCRIPT = """
@@ -29,6 +31,7 @@ parser = argparse.ArgumentParser({parser})
 {options}
 args = parser.parse_args()
 """
+KNOWN = SCRIPT.replace("args = parser.parse_args()", "args, rest = parser.parse_known_args()")
 STARTER = Path(training_code_path(), "entrypoint", "script_arguments.py")
 OFF = "; a comment `# training-jobs: allow options` at its beginning switches this off"
 LR = '"--learning-rate", type=float, default=0.1'
@@ -59,13 +62,10 @@ def refusal(folder: Path, given: dict[str, Any], **code: Any) -> str:
 def parsed(folder: Path, given: dict[str, Any], flags: Any = (), arguments: str = "--key value") -> Any:
     """The arguments as the script has them that the toolkit starts; None where argparse ends it."""
     texts = {name: encode_hyperparameter(name, value) for name, value in given.items()}
-    decoded = {}
-    for name, text in texts.items():
-        try:  # as `read_hyperparameters` of the toolkit's environment.py
-            decoded[name] = json.loads(text)
-        except ValueError:
-            decoded[name] = text
-    argv = to_cmd_args(decoded)
+    (folder / "hyperparameters.json").write_text(json.dumps(texts))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(environment, "hyperparameters_file_dir", str(folder / "hyperparameters.json"))
+        argv = to_cmd_args(environment.read_hyperparameters())
     if flags or arguments != "--key value":
         spec = importlib.util.spec_from_file_location("starter", STARTER)
         assert spec is not None
@@ -153,8 +153,13 @@ def test_synth_refuses_what_argparse_refuses_of_the_toolkits_arguments_and_nothi
     assert bool(refusal(tmp_path, given, **code)) == (parsed(tmp_path, of_script, **code) is None)
 
 
+def takes_false(refusal: Refusal, texts: dict[str, str | None]) -> bool:
+    """Whether a script that goes on is refused since it takes False for True."""
+    return "takes no value" in refusal.rule and str(texts.get(refusal.key)).lower() == "false"
+
+
 DRAWN = sorted({option for options, _, _ in CASES for option in options})
-VALUES: list[Any] = [1, 0.5, -2, -1e-05, 3.0, "3", "0.5", "text", "-text", "small", "", True, [1], {"a": 1}]
+VALUES: list[Any] = [1, 0.5, -2, -1e-05, 3.0, "3", "0.5", "text", "-text", "small", "", True, [1], {"a": 1}, False]
 
 
 @pytest.mark.parametrize("seed", range(200))
@@ -163,15 +168,27 @@ def test_scripts_and_hyperparameters_drawn_at_random_are_refused_as_argparse_ref
 ) -> None:
     draw = random.Random(seed)
     options = {option.split(",")[0]: option for option in draw.sample(DRAWN, draw.randint(1, 6))}
-    written(tmp_path, *options.values())
+    # Some ignore what they do not know, and with it the values of options without one, unless those are false; in positional
+    # arguments such a value lands by chance.
+    ignores = seed % 2 == 1 and all(name.startswith('"-') for name in options)
+    written(tmp_path, *options.values(), text=KNOWN if ignores else SCRIPT)
     found = options_of(Script("train.py", (tmp_path / "train.py").read_text()))
     assert found is not None
     keys = [option.key for option in found.options if option.key] + ["learning", "learning_rate", "x"]
     given = {key: draw.choice(VALUES) for key in draw.sample(keys, draw.randint(0, len(keys)))}
     flags = [option.key for option in found.options if option.takes == "nothing" and draw.random() < 0.8]
     texts: dict[str, str | None] = {key: encode_hyperparameter(key, value) for key, value in given.items()}
-    refused = list(refusals(found, texts, flags, pairs=True))
+    refused = [one for one in refusals(found, texts, flags, pairs=True) if not (ignores and takes_false(one, texts))]
     assert bool(refused) == (parsed(tmp_path, given, flags) is None), (refused, given, flags)
+
+
+@pytest.mark.parametrize("value", [True, False])
+def test_a_script_that_ignores_the_value_of_an_option_without_one_is_refused_where_that_is_false(
+    tmp_path: Path, value: bool
+) -> None:
+    written(tmp_path, '"--amp", action="store_true"', text=KNOWN)
+    assert parsed(tmp_path, {"amp": value}).amp is True
+    assert bool(refusal(tmp_path, {"amp": value})) is not value
 
 
 def test_the_refusal_names_the_hyperparameter_the_option_that_is_meant_and_how_to_switch_it_off(tmp_path: Path) -> None:
@@ -243,9 +260,6 @@ def test_the_hyperparameters_of_an_alternative_are_held_against_the_script_too(t
 def test_where_the_toolkit_does_not_start_the_script_nothing_is_said(tmp_path: Path) -> None:
     stack, code = UserStack(), TrainingCode(str(written(tmp_path, LR)))
     stack.workflow(code=code, hyperparameters={"lr": 1}, container_entrypoint=["python", "train.py"])
-
-
-KNOWN = SCRIPT.replace("args = parser.parse_args()", "args, rest = parser.parse_known_args()")
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from training_jobs.lint.script import Script, constant, keyword, name_of, whole_
 
 RULE = "options"  # by which a comment switches it off
 _WITHOUT_VALUE = ("store_true", "store_false", "store_const", "append_const", "count", "help", "version")
-_WITH_VALUE = (None, "store", "append", "extend")
+_WITH_VALUE = ("store", "append", "extend")
 _OPTIONAL = ("?", "*")
 _TYPES = ("int", "float", "bool", "str")
 _NEGATIVE = re.compile(r"-\d+|-\d*\.\d+")  # `_negative_number_matcher`, argparse.py: -1e-5 is none
@@ -139,15 +139,18 @@ def options_of(script: Script) -> Options | None:
 def _only_parser(script: Script) -> ast.Call | None:
     """The call that makes the one parser of a script, where it is argparse's own, and has options of its own alone."""
     found = [call for call in script.calls if name_of(call).endswith("ArgumentParser")]
-    imports = [ast.unparse(node) for node in script.nodes if isinstance(node, ast.Import | ast.ImportFrom)]
-    names = {"import argparse": "argparse.ArgumentParser", "from argparse import ArgumentParser": "ArgumentParser"}
-    known = [name for text, name in names.items() if text in imports]
-    known += ["ArgumentParser"] * any(
-        text.startswith("from argparse import ") and "ArgumentParser" in text and " as " not in text for text in imports
-    )
-    if len(found) != 1 or whole_name(found[0]) not in known:
+    if len(found) != 1 or any(one.arg in _UNKNOWN_PARSERS for one in found[0].keywords):
         return None
-    return None if any(one.arg in _UNKNOWN_PARSERS for one in found[0].keywords) else found[0]
+    # Another module may have the name: `import configargparse as argparse`.
+    imported = {
+        f"{node.module}.{alias.name}" if isinstance(node, ast.ImportFrom) else alias.name
+        for node in script.nodes
+        if isinstance(node, ast.Import | ast.ImportFrom)
+        for alias in node.names
+        if alias.asname is None
+    }
+    needs = {"argparse.ArgumentParser": "argparse", "ArgumentParser": "argparse.ArgumentParser"}
+    return found[0] if needs.get(whole_name(found[0])) in imported else None
 
 
 def _passes_on(script: Script, parser: ast.Call) -> bool:
@@ -205,10 +208,9 @@ def _takes(call: ast.Call) -> tuple[Literal["value", "nothing", "unknown"], tupl
     if action is not None and ast.unparse(action).endswith("BooleanOptionalAction"):
         long = [str(constant(one)) for one in call.args if str(constant(one)).startswith("--")]
         return "nothing", tuple(f"--no-{name[2:]}" for name in long)
-    value = constant(action)
-    if value in _WITHOUT_VALUE:
+    if constant(action) in _WITHOUT_VALUE:
         return "nothing", ()
-    return ("value" if value in _WITH_VALUE and (action is None or value is not None) else "unknown"), ()
+    return ("value" if action is None or constant(action) in _WITH_VALUE else "unknown"), ()
 
 
 def _may_not_run(script: Script, node: ast.AST) -> bool:
@@ -267,7 +269,9 @@ def _value_refusals(
     options: Options, option: Option, key: str, text: str | None, *, is_flag: bool, pairs: bool
 ) -> Iterator[Refusal]:
     where = f"{options.path}:{option.line}"
-    if option.takes == "nothing" and not is_flag:
+    # The value is an argument of its own, which the script may ignore, and with it that it is false.
+    ignored = options.ignores_others and pairs and (text is None or argument(text).lower() not in _FALSE)
+    if option.takes == "nothing" and not is_flag and not ignored:
         rule = "be among the flags of code, since the script takes no value for it"
         yield Refusal(key, rule, f"TrainingCode('src', flags=[{key!r}])", where)
     elif option.takes == "value" and is_flag:

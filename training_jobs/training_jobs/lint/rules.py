@@ -384,7 +384,7 @@ def _channel(scripts: Sequence[Script], job: Job) -> Found:
             if not isinstance(text, str) or not text.startswith("SM_CHANNEL_") or text in known:
                 continue
             parent = script.parents[node]
-            # What has a default, or is the default of an option, may do without.
+            # `environ.get` and `getenv` may do without.
             read = isinstance(parent, ast.Subscript) and isinstance(parent.ctx, ast.Load)
             if read and "environ" in ast.unparse(parent.value) and not _conditional(script, node, text):  # type: ignore[attr-defined]
                 names = " and ".join(repr(name) for name in job.channels or ()) or "none"
