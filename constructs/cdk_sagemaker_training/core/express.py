@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 from weakref import WeakKeyDictionary
 
-import jsii
 from aws_cdk import Stack
 from aws_cdk import aws_stepfunctions as sfn
-from constructs import IValidation
 
 from cdk_sagemaker_training.core.errors import must
+from cdk_sagemaker_training.core.lazy import check_at_synthesis
 
 
 def check_not_express(state: sfn.State) -> None:
@@ -27,7 +27,7 @@ def check_not_express(state: sfn.State) -> None:
     stack = Stack.of(state)
     if stack not in _STATES:
         _STATES[stack] = {}
-        stack.node.add_validation(_Express(stack))
+        check_at_synthesis(stack, functools.partial(_in_express_machines, stack))
     _STATES[stack][state.state_id] = state.node.path
 
 
@@ -35,33 +35,24 @@ _WAITS = re.compile(r"\.(sync|waitForTaskToken)\b")
 _STATES: WeakKeyDictionary[Stack, dict[str, str]] = WeakKeyDictionary()
 
 
-@jsii.implements(IValidation)
-class _Express:
-    """Looks for the states of a stack in its express state machines."""
-
-    def __init__(self, stack: Stack) -> None:
-        self._stack = stack
-
-    @jsii.member(jsii_name="validate")
-    def validate(self) -> list[str]:
-        machines = [
-            child
-            for child in self._stack.node.find_all()
-            if isinstance(child, sfn.CfnStateMachine) and child.state_machine_type == "EXPRESS"
-        ]
-        return [
-            str(
-                must(
-                    "state_machine_type",
-                    "be STANDARD for a state that waits for a job, an execution or an answer",
-                    "sfn.StateMachineType.STANDARD",
-                    f"EXPRESS of {machine.node.path} with {_STATES[self._stack][name]}",
-                )
-            )
-            for machine in machines
-            for name, state in _states(_definition(self._stack.resolve(machine.definition_string)))
-            if name in _STATES[self._stack] and _WAITS.search(str(state.get("Resource")))
-        ]
+def _in_express_machines(stack: Stack) -> list[ValueError]:
+    """Name the states of a stack that are in its express state machines."""
+    machines = [
+        child
+        for child in stack.node.find_all()
+        if isinstance(child, sfn.CfnStateMachine) and child.state_machine_type == "EXPRESS"
+    ]
+    return [
+        must(
+            "state_machine_type",
+            "be STANDARD for a state that waits for a job, an execution or an answer",
+            "sfn.StateMachineType.STANDARD",
+            f"EXPRESS of {machine.node.path} with {_STATES[stack][name]}",
+        )
+        for machine in machines
+        for name, state in _states(_definition(stack.resolve(machine.definition_string)))
+        if name in _STATES[stack] and _WAITS.search(str(state.get("Resource")))
+    ]
 
 
 def _definition(rendered: Any) -> Any:

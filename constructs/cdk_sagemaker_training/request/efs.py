@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
-import jsii
 from aws_cdk import Stack
-from constructs import IValidation
 
 from cdk_sagemaker_training.core.errors import must
+from cdk_sagemaker_training.core.lazy import check_at_synthesis
 
 if TYPE_CHECKING:
     from cdk_sagemaker_training.data.file_systems import EfsChannel
@@ -47,38 +47,29 @@ def check_policy(name: str, channel: EfsChannel) -> None:
         channel: The channel.
     """
     if hasattr(channel.file_system.node.default_child, "file_system_policy"):
-        channel.file_system.node.add_validation(_Policy(name, channel))
+        check_at_synthesis(channel.file_system, functools.partial(_denied, name, channel))
 
 
-@jsii.implements(IValidation)
-class _Policy:
+def _denied(name: str, channel: EfsChannel) -> list[ValueError]:
     """Without a policy each client that reaches a mount target may do all (EFS's guide, "Using IAM to control access").
 
     With CDK's feature flag ``@aws-cdk/aws-efs:denyAnonymousAccess`` there is a policy, without ``ClientMount``.
     """
-
-    def __init__(self, name: str, channel: EfsChannel) -> None:
-        self._name, self._channel = name, channel
-
-    @jsii.member(jsii_name="validate")
-    def validate(self) -> list[str]:
-        file_system: Any = self._channel.file_system
-        policy = Stack.of(file_system).resolve(file_system.node.default_child.file_system_policy)
-        if policy is None:
-            return []
-        actions = ["ClientMount"] if self._channel.read_only else ["ClientMount", "ClientWrite"]
-        return [
-            str(
-                must(
-                    f"channels[{self._name!r}]",
-                    f"be on a file system whose policy allows elasticfilesystem:{action} to who mounts it for a job",
-                    "efs.FileSystem(..., allow_anonymous_access=True)",
-                    file_system.node.path,
-                )
-            )
-            for action in actions
-            if not any(_allows(statement, f"elasticfilesystem:{action}") for statement in policy["Statement"])
-        ]
+    file_system: Any = channel.file_system
+    policy = Stack.of(file_system).resolve(file_system.node.default_child.file_system_policy)
+    if policy is None:
+        return []
+    actions = ["ClientMount"] if channel.read_only else ["ClientMount", "ClientWrite"]
+    return [
+        must(
+            f"channels[{name!r}]",
+            f"be on a file system whose policy allows elasticfilesystem:{action} to who mounts it for a job",
+            "efs.FileSystem(..., allow_anonymous_access=True)",
+            file_system.node.path,
+        )
+        for action in actions
+        if not any(_allows(statement, f"elasticfilesystem:{action}") for statement in policy["Statement"])
+    ]
 
 
 def _allows(statement: Mapping[str, Any], action: str) -> bool:

@@ -10,9 +10,10 @@ import jsii
 from aws_cdk import Annotations, ArnFormat, Resource, Stack
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_s3 as s3
-from constructs import Construct, IValidation
+from constructs import Construct
 
 from cdk_sagemaker_training.core.errors import must
+from cdk_sagemaker_training.core.lazy import check_at_synthesis
 from cdk_sagemaker_training.core.nag import Suppressions
 from cdk_sagemaker_training.data.s3 import S3AccessPoint
 from cdk_sagemaker_training.props.prop_types import checked
@@ -101,7 +102,7 @@ class TrainingRole(Resource):
         if role is None:
             self.node.default_child = self.role.node.default_child
         elif getattr(role, "assume_role_policy", None) is not None:
-            self.node.add_validation(_Trust(role))
+            check_at_synthesis(self, functools.partial(_untrusted, role))
         self._suppressions = Suppressions(self.role)
         self._allow_logs_and_metrics()
 
@@ -360,25 +361,18 @@ def policy_targets(bucket: s3.IBucket | S3AccessPoint) -> list[tuple[s3.IBucket 
     return [(bucket, {}), (behind, {"StringEquals": {"s3:DataAccessPointArn": bucket.bucket_arn}})]
 
 
-@jsii.implements(IValidation)
-class _Trust:
+def _untrusted(role: Any) -> list[ValueError]:
     """SageMaker assumes the jobs' role, whose trust policy must allow it ("Could not assume role", CreateTrainingJob)."""
-
-    def __init__(self, role: Any) -> None:
-        self._role = role
-
-    @jsii.member(jsii_name="validate")
-    def validate(self) -> list[str]:
-        document = Stack.of(self._role).resolve(self._role.assume_role_policy)
-        allowed = [statement for statement in document["Statement"] if statement["Effect"] == "Allow"]
-        principals = [statement.get("Principal", "*") for statement in allowed]
-        for principal in principals:
-            services = [] if isinstance(principal, str) else principal.get("Service", [])
-            known = services if isinstance(services, list) else [services]
-            if principal in ("*", {"AWS": "*"}) or any(
-                service == _SERVICE or isinstance(service, dict) for service in known
-            ):
-                return []
-        rule = "be one that SageMaker may assume"
-        example = "iam.Role(..., assumed_by=iam.ServicePrincipal('sagemaker.amazonaws.com'))"
-        return [str(must("role", rule, example, f"{self._role.node.path}, which trusts {principals}"))]
+    document = Stack.of(role).resolve(role.assume_role_policy)
+    allowed = [statement for statement in document["Statement"] if statement["Effect"] == "Allow"]
+    principals = [statement.get("Principal", "*") for statement in allowed]
+    for principal in principals:
+        services = [] if isinstance(principal, str) else principal.get("Service", [])
+        known = services if isinstance(services, list) else [services]
+        if principal in ("*", {"AWS": "*"}) or any(
+            service == _SERVICE or isinstance(service, dict) for service in known
+        ):
+            return []
+    rule = "be one that SageMaker may assume"
+    example = "iam.Role(..., assumed_by=iam.ServicePrincipal('sagemaker.amazonaws.com'))"
+    return [must("role", rule, example, f"{role.node.path}, which trusts {principals}")]

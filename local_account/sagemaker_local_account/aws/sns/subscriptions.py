@@ -41,6 +41,7 @@ _moto_set_subscription_attributes = SNSBackend.set_subscription_attributes
 _WEB = ("http", "https")
 _TO_PEOPLE = ("email", "email-json", "sms")
 _MOST_BYTES = 262_144  # of a message with its attributes
+_Deliver = Callable[[Subscription, str, str, dict[str, Any]], None]  # a message, its id and its other members
 _HTTP_SECONDS = 15.0  # SNS's timeout for an endpoint
 
 
@@ -134,12 +135,10 @@ def _publish(self: Subscription, message: str, message_id: str, **details: Any) 
         return
     if self.protocol in _WEB:
         threading.Thread(
-            target=_post, args=(self, message, message_id, details), name=f"sns {message_id}", daemon=True
+            target=_tried, args=(_post, self, message, message_id, details), name=f"sns {message_id}", daemon=True
         ).start()
-        return
-
-    send = _invoke if self.protocol == "lambda" else _send
-    _tried(self, message, message_id, details, functools.partial(send, self, message, message_id, details))
+    else:
+        _tried(_invoke if self.protocol == "lambda" else _send, self, message, message_id, details)
 
 
 def _send(subscription: Subscription, message: str, message_id: str, details: dict[str, Any]) -> None:
@@ -201,21 +200,15 @@ def _post(subscription: Subscription, message: str, message_id: str, details: di
         **({"x-amz-sns-rawdelivery": "true"} if raw else {}),
     }
     sent = {"data": body.encode()} if raw else {"json": body}
-    _tried(
-        subscription,
-        message,
-        message_id,
-        details,
-        lambda: requests.post(subscription.endpoint, headers=headers, timeout=_HTTP_SECONDS, **sent).raise_for_status(),
-    )
+    requests.post(subscription.endpoint, headers=headers, timeout=_HTTP_SECONDS, **sent).raise_for_status()
 
 
 def _tried(
-    subscription: Subscription, message: str, message_id: str, details: dict[str, Any], deliver: Callable[[], Any]
+    deliver: _Deliver, subscription: Subscription, message: str, message_id: str, details: dict[str, Any]
 ) -> None:
     """Delivers; what cannot be delivered is logged, and goes to the subscription's dead-letter queue."""
     try:
-        deliver()
+        deliver(subscription, message, message_id, details)
     except Exception as error:
         _failed(subscription, message_id, subscription.endpoint, error)
         text = _text_for(subscription, message, details)
