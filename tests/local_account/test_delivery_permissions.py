@@ -53,6 +53,28 @@ def test_a_topic_reaches_only_a_queue_whose_policy_lets_it(enforcing: Running) -
     assert f"the policy of {closed_arn} does not allow sns.amazonaws.com the action sqs:SendMessage" in log(enforcing)
 
 
+def test_what_a_closed_queue_does_not_take_and_the_filter_lets_through_goes_to_a_dead_letter_queue_that_lets_it(
+    enforcing: Running,
+) -> None:
+    topics = enforcing.client("sns")
+    topic = topics.create_topic(Name="redriving")["TopicArn"]
+    opened, opened_arn = queue(enforcing, "dead-and-open", "sns.amazonaws.com")
+    closed, closed_arn = queue(enforcing, "dead-and-closed")
+    for dead, kind in ((opened_arn, "kept"), (opened_arn, "held back"), (closed_arn, "kept")):
+        _, endpoint = queue(enforcing, f"endpoint-{dead.rpartition(':')[2]}-{kind.replace(' ', '-')}")
+        attributes = {
+            "RedrivePolicy": json.dumps({"deadLetterTargetArn": dead}),
+            "FilterPolicy": json.dumps({"kind": [kind]}),
+        }
+        topics.subscribe(TopicArn=topic, Protocol="sqs", Endpoint=endpoint, Attributes=attributes)
+    kept = {"kind": {"DataType": "String", "StringValue": "kept"}}
+    topics.publish(TopicArn=topic, Message="hello", MessageAttributes=kept)
+    [letter] = arrived(enforcing, opened)
+    assert json.loads(letter["Body"])["Message"] == "hello"
+    assert (arrived(enforcing, opened), arrived(enforcing, closed)) == ([], [])
+    assert f"not delivered to the dead-letter queue {closed_arn}" in log(enforcing)
+
+
 def test_a_rule_reaches_only_a_queue_whose_policy_lets_it(enforcing: Running) -> None:
     rules = enforcing.client("events")
     rules.put_rule(Name="mine", EventPattern=json.dumps({"source": ["mine"]}))

@@ -415,6 +415,13 @@ def test_of_a_message_with_a_text_for_each_protocol_the_dead_letter_has_that_of_
     assert json.loads(letter["Body"])["Message"] == "for functions"
 
 
+def test_the_filter_of_a_message_is_not_asked_again_of_its_dead_letter(running: Running) -> None:
+    by_body = {"FilterPolicyScope": "MessageBody", "FilterPolicy": json.dumps({"default": ["for all"]})}
+    texts = json.dumps({"default": "for all", "lambda": "for functions"})
+    [letter] = Dead(running, "lambda", NO_FUNCTION, **by_body).letters(texts, MessageStructure="json")
+    assert json.loads(letter["Body"])["Message"] == "for functions"
+
+
 def test_a_message_that_the_filter_holds_back_is_no_dead_letter(running: Running) -> None:
     dead = Dead(running, "sqs", NO_QUEUE, FilterPolicy=json.dumps({"attr1": [{"numeric": [">", 200]}]}))
     assert dead.letters("hello", MessageAttributes=ATTRIBUTES) == []

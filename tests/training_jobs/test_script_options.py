@@ -189,6 +189,9 @@ def test_a_script_that_ignores_the_value_of_an_option_without_one_is_refused_whe
     written(tmp_path, '"--amp", action="store_true"', text=KNOWN)
     assert parsed(tmp_path, {"amp": value}).amp is True
     assert bool(refusal(tmp_path, {"amp": value})) is not value
+    # Argparse does not ignore what follows `--amp=`.
+    assert parsed(tmp_path, {"amp": value}, arguments="--key=value") is None
+    assert "'amp'" in refusal(tmp_path, {"amp": value}, arguments="--key=value")
 
 
 def test_the_refusal_names_the_hyperparameter_the_option_that_is_meant_and_how_to_switch_it_off(tmp_path: Path) -> None:
