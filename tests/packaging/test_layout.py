@@ -108,6 +108,12 @@ def test_each_script_finds_what_it_imports_from_another() -> None:
     assert missing == []
 
 
+def test_a_workflow_its_features_and_the_lifecycle_of_its_jobs_can_be_read_in_5000_lines() -> None:
+    root = ROOT / "constructs" / "cdk_sagemaker_training"
+    files = [path for folder in ("workflow", "features", "lifecycle") for path in (root / folder).rglob("*.py")]
+    assert 4_000 < sum(len(path.read_text().splitlines()) for path in files) <= 5_000
+
+
 def test_authorization_and_the_http_server_are_2300_lines_and_each_service_has_its_row_in_the_registry() -> None:
     """A folder of `aws/` without its row would be silent: its requests have no resource, its types are unknown."""
     account = PACKAGES["sagemaker_local_account"]

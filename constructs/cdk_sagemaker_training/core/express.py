@@ -20,9 +20,6 @@ def check_not_express(state: sfn.State) -> None:
     """Have CDK check, when the app is complete, that no express state machine of a stack has such a state.
 
     Step Functions refuses ``.sync`` and ``.waitForTaskToken`` there ("Choosing workflow type in Step Functions").
-
-    Args:
-        state: The state.
     """
     stack = Stack.of(state)
     if stack not in _STATES:

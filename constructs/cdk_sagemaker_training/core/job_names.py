@@ -28,9 +28,6 @@ def default_prefix(scope: IConstruct) -> str:
     It is in lower case like SageMaker's ARNs. By the hash it does not change when another construct comes, the policies of one
     construct, for `train-1a2b3c4d-*`, never apply to jobs of another, such as `train-big-5e6f7a8b-...`, and two deployments of
     one app under two names of its stack in one account have each their own.
-
-    Args:
-        scope: The construct.
     """
     path, stack = scope.node.path, Stack.of(scope)
     kept = _kept(path.lower(), _LONGEST_PATH)
@@ -48,9 +45,6 @@ def machines_prefix(stack: Stack) -> str:
 
     It is the stack's alone in its account and region, as the stack's name is, so that a rule and a policy for all of them need
     not name each.
-
-    Args:
-        stack: The stack.
     """
     if stack not in _prefixes:
         named, top = "", stack
@@ -62,11 +56,7 @@ def machines_prefix(stack: Stack) -> str:
 
 
 def machine_name(scope: IConstruct) -> str:
-    """Return the name of a construct's state machine, of at most 80 characters.
-
-    Args:
-        scope: The construct.
-    """
+    """Return the name of a construct's state machine, of at most 80 characters."""
     stack = Stack.of(scope)
     path = scope.node.path.removeprefix(f"{stack.node.path}/")
     return f"{machines_prefix(stack)}{_kept(path, _LONGEST_ID)}-{_digest(path)}"
@@ -82,10 +72,6 @@ def _digest(text: str) -> str:
 
 def reserve_prefix(scope: IConstruct, prefix: str) -> list[tuple[str, str]]:
     """Record the prefix of a construct's jobs in the metadata of the app.
-
-    Args:
-        scope: The construct.
-        prefix: The prefix.
 
     Returns:
         The paths and prefixes of other constructs of the app whose jobs' names the prefix's pattern matches, or the reverse.

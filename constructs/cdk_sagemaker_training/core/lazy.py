@@ -11,11 +11,7 @@ from constructs import IConstruct, IValidation
 
 
 def at_synthesis(value: Callable[[], Any]) -> IResolvable:
-    """Return a token of what a function returns when the app is synthesized.
-
-    Args:
-        value: The function.
-    """
+    """Return a token of what a function returns when the app is synthesized."""
     return Lazy.any(_Producer(value))
 
 

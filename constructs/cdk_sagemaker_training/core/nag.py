@@ -114,12 +114,7 @@ def _documents(construct: IConstruct) -> list[Any]:
 
 
 def acknowledge_policies(scope: IConstruct, reason: str) -> None:
-    """Suppress the findings on wildcards in every policy that exists below a construct when this is called, and common ones.
-
-    Args:
-        scope: The construct.
-        reason: The justification.
-    """
+    """Suppress the findings on wildcards in every policy that exists below a construct when this is called, and common ones."""
     wide: dict[str, None] = {}
     for child in scope.node.find_all():
         for document in _documents(child):

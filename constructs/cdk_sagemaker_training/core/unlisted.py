@@ -78,10 +78,6 @@ def unlisted(value: str | int) -> Any:
 def unlisted_if(text: str, *derived_from: Any) -> str:
     """Mark ``text`` as unlisted if a value that it was derived from is unlisted.
 
-    Args:
-        text: The text.
-        *derived_from: The values that it was derived from.
-
     Returns:
         ``text``, marked if one of them is.
     """

@@ -59,51 +59,13 @@ class Alternative(Value):
         for name, value in (self.hyperparameters or {}).items():
             encode_hyperparameter(name, value)
 
-    def props(self, of_workflow: TrainingProps) -> TrainingProps:
-        """Return the props of the job.
-
-        Args:
-            of_workflow: The props of the workflow's first job.
-        """
+    def _props(self, of_workflow: TrainingProps) -> TrainingProps:
+        """Return the props of the job."""
         props: dict[str, Any] = {**of_workflow, "job": self.job, "image": self.image or of_workflow["image"]}
         for name, values in (("hyperparameters", self.hyperparameters), ("environment", self.environment)):
             if values:
                 props[name] = {**(props.get(name) or {}), **values}
         return cast("TrainingProps", props)
-
-
-def props_of(alternatives: Sequence[TrainingJob | Alternative], props: TrainingProps) -> list[TrainingProps]:
-    """Return the props of each alternative, which are those of the workflow with what it changes.
-
-    Args:
-        alternatives: The prop ``alternatives``.
-        props: The props of the workflow's first job.
-
-    Raises:
-        ValueError: There are too many, one makes several jobs, or its machines need another image than it has.
-    """
-    if len(alternatives) > MOST_ALTERNATIVES:
-        raise must(
-            "alternatives",
-            f"be at most {MOST_ALTERNATIVES}",
-            "[Alternative(DataParallelJob(...))]",
-            f"{len(alternatives)}",
-        )
-    found = [
-        (alternative if isinstance(alternative, Alternative) else Alternative(alternative)).props(props)
-        for alternative in alternatives
-    ]
-    for number, replaced in enumerate(found):
-        first, other = props["job"].requests(), replaced["job"].requests()
-        if len(first) > 1 or len(other) > 1:
-            raise must(
-                "alternatives",
-                "be of jobs that make one request, and beside one",
-                "DataParallelJob(InstanceGroup('ml.p4d.24xlarge'))",
-                f"{len(other)} of alternatives[{number}] beside {len(first)}",
-            )
-        _check_image(number, replaced, other[0], props, first[0])
-    return found
 
 
 def _check_image(
@@ -113,53 +75,24 @@ def _check_image(
     machines, before = instance_types(request), instance_types(first)
     accelerators, base = _accelerators(machines), replaced["image"].base
     needs = set(map(processor, machines)), accelerators
-    got = None
+    fits = (
+        base is None or is_unresolved(base) or not accelerators or accelerator_of(base) in {None, "cpu", *accelerators}
+    )
+    got = "" if fits else repr(base)
     if replaced["image"] is props["image"] and needs != (set(map(processor, before)), _accelerators(before)):
         got = f"the image of {', '.join(before)}"
-    elif (
-        base is not None
-        and not is_unresolved(base)
-        and accelerators
-        and accelerator_of(base)
-        not in {
-            None,
-            "cpu",
-            *accelerators,
-        }
-    ):
-        got = f"{base!r}"
-    if got is not None:
+    if got:
         raise must(
             f"alternatives[{number}].image",
             f"be an image for the processors and accelerators of {', '.join(machines)}",
             "TrainingImage.from_dlc(...) of such a tag",
-            f"{got}",
+            got,
         )
 
 
 def _accelerators(machines: Sequence[str]) -> set[str]:
     facts = [instance_facts(name) for name in machines]
     return {fact.kind for fact in facts if fact is not None and fact.kind is not None}
-
-
-def check_distinct(requests: Sequence[Mapping[str, Any]]) -> None:
-    """Check that no job is tried twice.
-
-    Args:
-        requests: The rendered requests, that of the first job before those of its alternatives.
-
-    Raises:
-        ValueError: Two of them are equal.
-    """
-    for number, request in enumerate(requests[1:]):
-        if request in requests[: number + 1]:
-            same = "job" if request == requests[0] else f"alternatives[{requests.index(request) - 1}]"
-            raise must(
-                f"alternatives[{number}]",
-                "differ from the jobs before it",
-                "another instance type",
-                f"one equal to {same}",
-            )
 
 
 class Alternatives(Feature):
@@ -178,8 +111,23 @@ class Alternatives(Feature):
         return repr(list(self.value))
 
     def alternatives(self, props: TrainingProps) -> Sequence[TrainingProps]:
-        """Return the props of each."""
-        return props_of(self.value, props)
+        """Return the props of each, which are those of the workflow with what it changes."""
+        if len(self.value) > MOST_ALTERNATIVES:
+            rule, example = f"be at most {MOST_ALTERNATIVES}", "[Alternative(DataParallelJob(...))]"
+            raise must("alternatives", rule, example, f"{len(self.value)}")
+        given = [other if isinstance(other, Alternative) else Alternative(other) for other in self.value]
+        found = [alternative._props(props) for alternative in given]
+        for number, replaced in enumerate(found):
+            first, other = props["job"].requests(), replaced["job"].requests()
+            if len(first) > 1 or len(other) > 1:
+                raise must(
+                    "alternatives",
+                    "be of jobs that make one request, and beside one",
+                    "DataParallelJob(InstanceGroup('ml.p4d.24xlarge'))",
+                    f"{len(other)} of alternatives[{number}] beside {len(first)}",
+                )
+            _check_image(number, replaced, other[0], props, first[0])
+        return found
 
     def events(self) -> Mapping[str, str]:
         """Return that of a job that is run again."""
@@ -187,7 +135,12 @@ class Alternatives(Feature):
 
     def check(self, plan: Plan) -> None:
         """Check that no job is tried twice."""
-        check_distinct(plan.all_requests)
+        requests = plan.all_requests
+        for number, request in enumerate(requests[1:]):
+            if request in requests[: number + 1]:
+                same = "job" if request == requests[0] else f"alternatives[{requests.index(request) - 1}]"
+                rule, example = "differ from the jobs before it", "another instance type"
+                raise must(f"alternatives[{number}]", rule, example, f"one equal to {same}")
 
     def runs(self, runs: Runs) -> None:
         """Add them to each round."""

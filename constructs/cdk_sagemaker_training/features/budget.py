@@ -92,12 +92,8 @@ class Budget(Value, Feature):
             limits.append(self.dollars / max(self._hourly(request["ResourceConfig"]) for request in requests) * 3_600)
         seconds, least = int(min(limits)), seconds_of("least", self.least)
         if seconds < least:
-            raise must(
-                "budget",
-                f"be at least one attempt of {least} seconds",
-                "Budget(hours=24)",
-                f"{seconds} seconds of {self!r}",
-            )
+            rule = f"be at least one attempt of {least} seconds"
+            raise must("budget", rule, "Budget(hours=24)", f"{seconds} seconds of {self!r}")
         return seconds
 
     def _hourly(self, config: Mapping[str, Any]) -> float:
@@ -108,12 +104,8 @@ class Budget(Value, Feature):
     def _price(self, group: Mapping[str, Any]) -> float:
         kind, count = group.get("InstanceType"), group.get("InstanceCount")
         if kind is None or count is None or is_unresolved(kind) or is_unresolved(count):
-            raise must(
-                "dollars",
-                "be left out where an execution's input has the machines",
-                "Budget(hours=24)",
-                f"{self.dollars}",
-            )
+            rule = "be left out where an execution's input has the machines"
+            raise must("dollars", rule, "Budget(hours=24)", f"{self.dollars}")
         if kind not in (self.prices or {}):
             raise must("prices", "have each type of the job", f"{{{kind!r}: 1.41}}", repr(self.prices))
         return float((self.prices or {})[kind]) * int(count)
@@ -129,12 +121,8 @@ class Budget(Value, Feature):
             ValueError: The job makes several requests, how long one runs is not known, or what ``seconds`` raises.
         """
         if len(plan.requests) > 1:
-            raise must(
-                "budget",
-                "be left out of a job that makes several requests",
-                "one compiled ahead of time",
-                f"{len(plan.requests)} of job with {self!r}",
-            )
+            rule, got = "be left out of a job that makes several requests", f"{len(plan.requests)} of job with {self!r}"
+            raise must("budget", rule, "one compiled ahead of time", got)
         if is_unresolved(plan.jobs.max_runtime_seconds):
             raise must("max_runtime", "be known at synth where a budget is given", "Duration.hours(6)", "a token")
         self.seconds(plan.all_requests)

@@ -68,12 +68,8 @@ class NumberField(Value):
         limits = {"minimum": self.minimum, "maximum": self.maximum, "whole": self.whole or None}
         return {name: value for name, value in limits.items() if value is not None}
 
-    def condition(self, path: str) -> dict[str, Any]:
-        """The condition of a Choice that a value is allowed.
-
-        Args:
-            path: JSONPath of the value.
-        """
+    def _condition(self, path: str) -> dict[str, Any]:
+        """The condition of a Choice that a value at a JSONPath is allowed."""
         conditions: list[dict[str, Any]] = [{"Variable": path, "IsNumeric": True}]
         if self.minimum is not None:
             conditions.append({"Variable": path, "NumericGreaterThanEquals": self.minimum})
@@ -118,12 +114,8 @@ class ChoiceField(Value):
         """What is allowed, as JSON."""
         return {"values": list(self.values)}
 
-    def condition(self, path: str) -> dict[str, Any]:
-        """The condition of a Choice that a value is allowed.
-
-        Args:
-            path: JSONPath of the value.
-        """
+    def _condition(self, path: str) -> dict[str, Any]:
+        """The condition of a Choice that a value at a JSONPath is allowed."""
         return {
             "Or": [
                 {"Variable": path, "StringEquals" if isinstance(value, str) else "NumericEquals": value}
@@ -166,12 +158,8 @@ class TextField(Value):
         """What is allowed, as JSON."""
         return {"pattern": self.pattern}
 
-    def condition(self, path: str) -> dict[str, Any]:
-        """The condition of a Choice that a value is allowed.
-
-        Args:
-            path: JSONPath of the value.
-        """
+    def _condition(self, path: str) -> dict[str, Any]:
+        """The condition of a Choice that a value at a JSONPath is allowed."""
         return {"And": [{"Variable": path, "IsString": True}, {"Variable": path, "StringMatches": self.pattern}]}
 
 
@@ -184,77 +172,52 @@ class InputFields(Feature):
     prop = "input_fields"
 
     def __init__(self, fields: Mapping[str, InputField]) -> None:
-        """Check the prop ``input_fields``.
-
-        Raises:
-            ValueError: A name is not allowed.
-        """
-        check_input_fields(fields)
+        """Check the names: each can be written as ``$.name``, and gives its states names that no other has."""
+        seen: set[str] = set()
+        for name in fields:
+            if not re.fullmatch(_NAME, name) or name == _TAKEN:
+                rule = "be by names of letters, digits and underscores, other than 'Training'"
+                raise must("input_fields", rule, "'learning_rate'", repr(name))
+            if _state(name) in seen:
+                raise must("input_fields", "be by names that differ by more than case", "'steps'", repr(name))
+            seen.add(_state(name))
         self.fields = dict(fields)
 
     def check(self, plan: Plan) -> None:
-        """Check the members of the requests that take fields, and warn of fields that nothing reads."""
-        check_members(self.fields, plan.all_requests)
-        plan.jobs.advise(unused_advice(self.fields, plan.all_requests))
+        """Check that members of the requests that take a field as it is take all that it allows; warn of those not read."""
+        for member, shape, path in (place for request in plan.all_requests for place in input_places(request)):
+            name = path.removeprefix("$.")
+            if (field := self.fields.get(name)) is not None:
+                _check_type(name, field, member, shape)
+                for value in field.listed:
+                    _check_value(name, value, member, shape)
+        plan.jobs.advise(_unused_advice(self.fields, plan.all_requests))
 
     def before_the_first_job(self, following: str) -> Mapping[str, Any]:
-        """Return the states that check an execution's input."""
-        return input_states(self.fields, following)
+        """Return the states that check an execution's input, of which `Defaults` is the first, or else `CheckInput`.
 
-
-def check_input_fields(fields: Mapping[str, InputField]) -> None:
-    """Check the names of declared fields.
-
-    Args:
-        fields: Fields by name.
-
-    Raises:
-        ValueError: A name cannot be written as ``$.name``, is the workflow's own, or differs from another by its first
-            letter's case only.
-    """
-    seen: set[str] = set()
-    for name in fields:
-        if not re.fullmatch(_NAME, name) or name == _TAKEN:
-            raise must(
-                "input_fields",
-                "be by names of letters, digits and underscores, other than 'Training'",
-                "'learning_rate'",
-                repr(name),
-            )
-        if _state(name) in seen:
-            raise must("input_fields", "be by names that differ by more than case", "'steps'", repr(name))
-        seen.add(_state(name))
-
-
-def input_states(fields: Mapping[str, InputField], following: str) -> dict[str, Any]:
-    """Return the states that check an execution's input, of which `Defaults` is the first, or `CheckInput` without defaults.
-
-    A field that is missing or not allowed ends the execution with the error ``InvalidInput``, and a cause that names the field,
-    what is allowed, and what came.
-
-    Args:
-        fields: Fields by name.
-        following: The state after them.
-    """
-    rules: list[dict[str, Any]] = []
-    states: dict[str, Any] = {}
-    for name, field in fields.items():
-        path = f"$.{name}"
-        missing, invalid = f"Missing{_state(name)}", f"Invalid{_state(name)}"
-        must = quoted(f"{name} must be {field.rule}")
-        if field.default is None:
-            rules.append({"Variable": path, "IsPresent": False, "Next": missing})
-            states[missing] = _fail(f"States.Format('{{}}, got nothing', {must})")
-        rules.append({"Not": field.condition(path), "Next": invalid})
-        states[invalid] = _fail(f"States.Format('{{}}, got {{}}', {must}, States.JsonToString({path}))")
-    defaults = {name: field.default for name, field in fields.items() if field.default is not None}
-    whole = [name for name, field in fields.items() if isinstance(field, NumberField) and field.whole]
-    return {
-        **(_defaults_states(defaults) if defaults else {}),
-        "CheckInput": {"Type": "Choice", "Choices": rules, "Default": "NumbersAsText" if whole else following},
-        **(_whole_states(whole, following) if whole else {}),
-        **states,
-    }
+        A field that is missing or not allowed ends the execution with the error ``InvalidInput``, and a cause that names the
+        field, what is allowed, and what came.
+        """
+        rules: list[dict[str, Any]] = []
+        states: dict[str, Any] = {}
+        for name, field in self.fields.items():
+            path = f"$.{name}"
+            missing, invalid = f"Missing{_state(name)}", f"Invalid{_state(name)}"
+            must = quoted(f"{name} must be {field.rule}")
+            if field.default is None:
+                rules.append({"Variable": path, "IsPresent": False, "Next": missing})
+                states[missing] = _fail(f"States.Format('{{}}, got nothing', {must})")
+            rules.append({"Not": field._condition(path), "Next": invalid})
+            states[invalid] = _fail(f"States.Format('{{}}, got {{}}', {must}, States.JsonToString({path}))")
+        defaults = {name: field.default for name, field in self.fields.items() if field.default is not None}
+        whole = [name for name, field in self.fields.items() if isinstance(field, NumberField) and field.whole]
+        return {
+            **(_defaults_states(defaults) if defaults else {}),
+            "CheckInput": {"Type": "Choice", "Choices": rules, "Default": "NumbersAsText" if whole else following},
+            **(_whole_states(whole, following) if whole else {}),
+            **states,
+        }
 
 
 def _whole_states(names: Sequence[str], following: str) -> dict[str, Any]:
@@ -314,32 +277,8 @@ def _state(name: str) -> str:
     return "".join(word[:1].upper() + word[1:] for word in name.split("_"))
 
 
-def check_members(fields: Mapping[str, InputField], requests: Iterable[Mapping[str, Any]]) -> None:
-    """Check that the members of a request which take a field as it is take all that the field is known to allow.
-
-    Args:
-        fields: Fields by name.
-        requests: The rendered requests.
-
-    Raises:
-        ValueError: A field allows another type than the member has, or a value that the service refuses.
-    """
-    for member, shape, path in (place for request in requests for place in input_places(request)):
-        name = path.removeprefix("$.")
-        field = fields.get(name)
-        if field is not None:
-            _check_type(name, field, member, shape)
-            for value in field.listed:
-                _check_value(name, value, member, shape)
-
-
-def unused_advice(fields: Mapping[str, InputField], readers: Iterable[Any]) -> Iterator[Advice]:
-    """Warn of fields that nothing reads, such as ``instance_typ`` where a job's machines are of ``$.instance_type``.
-
-    Args:
-        fields: Fields by name.
-        readers: What may have their JSONPaths, such as the rendered requests.
-    """
+def _unused_advice(fields: Mapping[str, InputField], readers: Iterable[Any]) -> Iterator[Advice]:
+    """Warn of fields that nothing reads, such as ``instance_typ`` where a job's machines are of ``$.instance_type``."""
     text = "".join(map(str, readers))
     for name in fields:
         if not re.search(rf"\$(\.|\['){name}\b", text):

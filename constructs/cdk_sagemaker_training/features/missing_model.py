@@ -37,12 +37,7 @@ class ModelCheck(Feature):
     prop = "missing_model"
 
     def __init__(self, output: S3Prefix, *, fails: bool) -> None:
-        """Remember where the model must be.
-
-        Args:
-            output: Location of the job's output.
-            fails: Whether a missing model fails the execution; otherwise it adds a warning to the output.
-        """
+        """Remember where the model must be."""
         self.output, self.fails = output, fails
 
     def check(self, plan: Plan) -> None:
@@ -98,16 +93,8 @@ class ModelCheck(Feature):
 def model_check(missing_model: MissingModel, output: S3Prefix) -> ModelCheck | None:
     """Return the check for missing models.
 
-    Args:
-        missing_model: What a missing model does; ``"ignore"`` makes no check.
-        output: Location of the job's output.
-
-    Returns:
-        The check, or None if there is none or if the location is unknown at synthesis: with ``subfolder``, which an execution's
-        input may end with or without a slash.
-
-    Raises:
-        ValueError: ``missing_model`` is ``"fail"`` and the location is unknown.
+    There is none with ``"ignore"``, nor where the location is unknown at synthesis, where ``"fail"`` is refused: with
+    ``subfolder``, which an execution's input may end with or without a slash.
     """
     if missing_model == "ignore":
         return None
@@ -115,11 +102,7 @@ def model_check(missing_model: MissingModel, output: S3Prefix) -> ModelCheck | N
     if output.subfolder is None and not unknown:
         return ModelCheck(output, fails=missing_model == "fail")
     if missing_model == "fail":
-        raise must(
-            "missing_model",
-            "be 'warn' or 'ignore' if the location of the model depends on the execution, or output a prefix like "
-            "S3Prefix(bucket, 'models/')",
-            "",
-            f"'fail' with {output.prefix!r} and subfolder={output.subfolder!r}",
-        )
+        known = "or output a prefix like S3Prefix(bucket, 'models/')"
+        rule = f"be 'warn' or 'ignore' if the location of the model depends on the execution, {known}"
+        raise must("missing_model", rule, "", f"'fail' with {output.prefix!r} and subfolder={output.subfolder!r}")
     return None

@@ -56,15 +56,7 @@ class Notify(Feature):
 
 
 def check_standard(prop: str, topics: Sequence[sns.ITopic]) -> None:
-    """Check that no topic is FIFO: a message to one needs a group ("Amazon SNS topic target", MessageGroupId), and has none.
-
-    Args:
-        prop: The prop that has the topics.
-        topics: The topics.
-
-    Raises:
-        ValueError: One is.
-    """
+    """Check that no topic is FIFO: a message to one needs a group ("Amazon SNS topic target", MessageGroupId), and has none."""
     for topic in topics:
         if topic.fifo:
             rule = "be a standard topic, since a message to a FIFO topic needs a group"
@@ -90,17 +82,7 @@ class Notices(Construct):
         alarms: Sequence[cloudwatch.IAlarm] = (),
         put: Mapping[str, tuple[str, str]] | None = None,
     ) -> None:
-        """Create the rules, and let the state machine put its events.
-
-        Args:
-            scope: The parent construct.
-            id: The construct id.
-            state_machine: The workflow's state machine.
-            topics: The topics, which must allow EventBridge to publish, and their keys to use them; those of the same app do
-                then.
-            alarms: The alarms that a job may still run whose execution has ended.
-            put: The detail types of events that state machines of the workflow put, with the ARN of which, by the rules' ids.
-        """
+        """Create the rules, and let the state machine put its events."""
         super().__init__(scope, id)
         check_standard("notify", topics)
         # Not above, since it takes long to import.
@@ -158,17 +140,14 @@ def _advise(scope: Construct, topics: Sequence[sns.ITopic]) -> None:
     """
     for topic in topics:
         if not isinstance(topic, sns.Topic):
-            text = (
-                f"notify has a topic of another app, {topic.topic_arn}, whose own policy must allow EventBridge, like "
-                "'sns:Publish' for events.amazonaws.com"
-            )
-            Annotations.of(scope).add_warning_v2("cdk-sagemaker-training:notify-imported-topic", text)
+            kind, what, actions = "topic", f"a topic of another app, {topic.topic_arn}", "'sns:Publish'"
         elif (key := topic.master_key) is not None and not isinstance(key, kms.Key):
-            text = (
-                f"notify has a topic with a key of another app, {key.key_arn}, whose own policy must allow EventBridge, like "
-                "'kms:Decrypt' and 'kms:GenerateDataKey*' for events.amazonaws.com"
-            )
-            Annotations.of(scope).add_warning_v2("cdk-sagemaker-training:notify-imported-key", text)
+            kind, what = "key", f"a topic with a key of another app, {key.key_arn}"
+            actions = "'kms:Decrypt' and 'kms:GenerateDataKey*'"
+        else:
+            continue
+        text = f"notify has {what}, whose own policy must allow EventBridge, like {actions} for events.amazonaws.com"
+        Annotations.of(scope).add_warning_v2(f"cdk-sagemaker-training:notify-imported-{kind}", text)
 
 
 def _message(*details: str) -> events.RuleTargetInput:

@@ -24,17 +24,14 @@ if TYPE_CHECKING:
 
     from cdk_sagemaker_training.lifecycle.plan import Plan
 
-_MOST_RETRIES_AT_ONCE = (
-    29  # one fewer than SageMaker itself retries a job, and as many as fit into an execution's history
-)
+# One fewer than SageMaker itself retries a job, and as many as fit into an execution's history.
+_MOST_RETRIES_AT_ONCE = 29
 
 _NEVER = {
     Cause.STOPPED: "a job that somebody stopped stays stopped",
     Cause.DATA_NOT_FOUND: "no other run finds the data",
     Cause.NOT_AVAILABLE: "no wait brings a larger quota, or machines that the region has not",
 }
-
-
 _WAITS = Known("synth", "since the waits are listed in the state machine")
 
 
@@ -68,23 +65,14 @@ class Retry(Value):
                 "attempts of a Retry", f"be a number of retries from 0 to {MOST_RETRIES}", "3", f"{self.attempts}"
             )
         if self.attempts is None and (self.until is None or self.first_wait is None):
-            raise must(
-                "attempts of a Retry",
-                "be set unless first_wait and until are",
-                "Retry(first_wait=Duration.minutes(5), until=Duration.hours(24))",
-                repr(self),
-            )
+            example = "Retry(first_wait=Duration.minutes(5), until=Duration.hours(24))"
+            raise must("attempts of a Retry", "be set unless first_wait and until are", example, repr(self))
         if self.backoff < 1:
             raise must("backoff", "be a factor of at least 1", "2", f"{self.backoff}")
-        if self.first_wait is not None and seconds_of("first_wait", self.first_wait) > seconds_of(
-            "max_wait", self.max_wait
-        ):
-            raise must(
-                "first_wait",
-                "be at most max_wait",
-                "first_wait=Duration.minutes(5) and max_wait=Duration.minutes(30)",
-                f"{seconds_of('first_wait', self.first_wait)} and {seconds_of('max_wait', self.max_wait)} seconds",
-            )
+        first = 0 if self.first_wait is None else seconds_of("first_wait", self.first_wait)
+        if first > (most := seconds_of("max_wait", self.max_wait)):
+            example = "first_wait=Duration.minutes(5) and max_wait=Duration.minutes(30)"
+            raise must("first_wait", "be at most max_wait", example, f"{first} and {most} seconds")
         waits = self.waits()
         if self.attempts != 0 and not 1 <= len(waits) <= MOST_RETRIES:
             raise must(
@@ -138,11 +126,7 @@ class RetriedFailures(Feature):
     prop = "retries"
 
     def __init__(self, times: int) -> None:
-        """Check the number.
-
-        Raises:
-            ValueError: There are too many, or none.
-        """
+        """Check the number."""
         if not 1 <= times <= _MOST_RETRIES_AT_ONCE:
             raise must("retries", f"be by cause, or a whole number from 1 to {_MOST_RETRIES_AT_ONCE}", "2", repr(times))
         self.times = times
@@ -175,22 +159,14 @@ class Retries(Feature):
     by_cause = True
 
     def __init__(self, retries: Mapping[Cause, Retry]) -> None:
-        """Check the prop ``retries``.
-
-        Raises:
-            ValueError: A cause is never retried, or there are waits after a preemption.
-        """
+        """Check the prop ``retries``: some causes are never retried, and after a preemption there is no wait."""
         for cause, why in _NEVER.items():
             if cause in retries:
                 raise must("retries", "be of causes that pass", "Cause.CAPACITY", f"{cause!s}: {why}")
         preempted = retries.get(Cause.PREEMPTED)
         if preempted is not None and any(preempted.waits()):
-            raise must(
-                "retries of Cause.PREEMPTED",
-                "be a number of attempts, since AWS Batch itself runs the job again",
-                "Retry(attempts=3)",
-                repr(preempted),
-            )
+            rule = "be a number of attempts, since AWS Batch itself runs the job again"
+            raise must("retries of Cause.PREEMPTED", rule, "Retry(attempts=3)", repr(preempted))
         self.preemptions = None if preempted is None else len(preempted.waits())
         self.waits = {cause: retry.waits() for cause, retry in retries.items() if cause is not Cause.PREEMPTED}
         self.retried = tuple(self.waits)
@@ -205,13 +181,9 @@ class Retries(Feature):
             rule = "be given where retries have Cause.INTERRUPTED, since no other job is interrupted"
             raise must("spot", rule, "Spot(S3Prefix(bucket, 'checkpoints/'))", "None")
         if Cause.SILENT in self.waits and not any(Cause.SILENT in feature.stops_for for feature in plan.features):
-            given = [feature for feature in plan.features if feature.prop == "stop_when"]
-            raise must(
-                "stop_when",
-                "have a Silence where retries have Cause.SILENT",
-                "[Silence(Duration.hours(2))]",
-                f"{(given[0] if given else 'none')}",
-            )
+            given = next((repr(feature) for feature in plan.features if feature.prop == "stop_when"), "none")
+            rule = "have a Silence where retries have Cause.SILENT"
+            raise must("stop_when", rule, "[Silence(Duration.hours(2))]", given)
         plan.jobs.advise(self._cut_off(plan.limits.timeout_seconds))
 
     def _cut_off(self, timeout: int | None) -> Iterator[Advice]:

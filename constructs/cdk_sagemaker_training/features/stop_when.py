@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -58,12 +58,8 @@ class Silence(Value):
     def __post_init__(self) -> None:
         check_fields(self)
         if seconds_of("after", self.after) < _LEAST_SILENCE:
-            raise must(
-                "after",
-                f"be at least {_LEAST_SILENCE} seconds, since CloudWatch Logs may know of a line as late",
-                "Duration.hours(2)",
-                f"{seconds_of('after', self.after)} seconds",
-            )
+            rule = f"be at least {_LEAST_SILENCE} seconds, since CloudWatch Logs may know of a line as late"
+            raise must("after", rule, "Duration.hours(2)", f"{seconds_of('after', self.after)} seconds")
 
     def rendered(self) -> dict[str, Any]:
         """Return the rule as the function takes it."""
@@ -138,12 +134,8 @@ class Plateau(Value):
     def __post_init__(self) -> None:
         check_fields(self)
         if seconds_of("patience", self.patience) < _LEAST_PATIENCE:
-            raise must(
-                "patience",
-                f"be at least {_LEAST_PATIENCE} seconds, in which there are two readings",
-                "Duration.hours(1)",
-                f"{seconds_of('patience', self.patience)} seconds",
-            )
+            rule = f"be at least {_LEAST_PATIENCE} seconds, in which there are two readings"
+            raise must("patience", rule, "Duration.hours(1)", f"{seconds_of('patience', self.patience)} seconds")
         if self.min_delta < 0:
             raise must("min_delta", "be a number of at least 0", "0.01", f"{self.min_delta}")
 
@@ -163,45 +155,6 @@ class Plateau(Value):
 StopRule = Silence | MetricLimit | Plateau
 
 
-def check_stop_rules(rules: Sequence[StopRule], metrics: Mapping[str, Any] | None, max_runtime: int) -> None:
-    """Check the rules of a workflow.
-
-    Args:
-        rules: The prop ``stop_when``.
-        metrics: The prop ``metric_definitions``.
-        max_runtime: The longest that its job runs, in seconds; may be a token.
-
-    Raises:
-        ValueError: A metric is not defined, a rule waits longer than the job runs, or there are more rules than look-ups should
-            cost.
-    """
-    for rule in rules:
-        seconds = rule.rendered().get("Seconds", 0)
-        if not is_unresolved(max_runtime) and seconds >= max_runtime:
-            raise must(
-                f"{'after' if isinstance(rule, Silence) else 'patience'} of a {type(rule).__name__}",
-                f"be less than max_runtime, {max_runtime} seconds, at which the job ends anyway",
-                "Duration.hours(2) with max_runtime=Duration.days(1)",
-                f"{seconds} seconds",
-            )
-    of_metrics = [rule for rule in rules if isinstance(rule, MetricLimit | Plateau)]
-    for rule in of_metrics:
-        if rule.metric not in (metrics or {}):
-            raise must(
-                f"metric of a {type(rule).__name__}",
-                "be a name in metric_definitions",
-                "{'loss': 'loss=([0-9.]+)'}",
-                f"{rule.metric!r} of {sorted(metrics or {})}",
-            )
-    if len(of_metrics) > _MOST_LIMITS or len(rules) - len(of_metrics) > 1:
-        raise must(
-            "stop_when",
-            f"be at most one Silence and {_MOST_LIMITS} rules of metrics",
-            "[Silence(Duration.hours(2))]",
-            repr(list(rules)),
-        )
-
-
 class StopWhen(Feature):
     """Stops a job by rules, which the poller checks."""
 
@@ -218,8 +171,25 @@ class StopWhen(Feature):
         return repr(list(self.rules))
 
     def check(self, plan: Plan) -> None:
-        """Check the rules against the job's metrics and its longest time."""
-        check_stop_rules(self.rules, plan.props.get("metric_definitions"), plan.jobs.max_runtime_seconds)
+        """Check the rules against the job's metrics and its longest time, and that look-ups do not cost too much."""
+        metrics, max_runtime = plan.props.get("metric_definitions") or {}, plan.jobs.max_runtime_seconds
+        of_metrics = [rule for rule in self.rules if isinstance(rule, MetricLimit | Plateau)]
+        for rule in self.rules:
+            seconds = rule.rendered().get("Seconds", 0)
+            if not is_unresolved(max_runtime) and seconds >= max_runtime:
+                raise must(
+                    f"{'after' if isinstance(rule, Silence) else 'patience'} of a {type(rule).__name__}",
+                    f"be less than max_runtime, {max_runtime} seconds, at which the job ends anyway",
+                    "Duration.hours(2) with max_runtime=Duration.days(1)",
+                    f"{seconds} seconds",
+                )
+        for of_metric in of_metrics:
+            if of_metric.metric not in metrics:
+                prop, got = f"metric of a {type(of_metric).__name__}", f"{of_metric.metric!r} of {sorted(metrics)}"
+                raise must(prop, "be a name in metric_definitions", "{'loss': 'loss=([0-9.]+)'}", got)
+        if len(of_metrics) > _MOST_LIMITS or len(self.rules) - len(of_metrics) > 1:
+            rule_of_all = f"be at most one Silence and {_MOST_LIMITS} rules of metrics"
+            raise must("stop_when", rule_of_all, "[Silence(Duration.hours(2))]", repr(self))
 
     def watch(self) -> Watch:
         """Return the rules, and the function that checks jobs against them."""

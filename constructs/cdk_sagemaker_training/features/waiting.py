@@ -35,11 +35,7 @@ class WaitingLongerThan(Feature):
     prop = "waiting_longer_than"
 
     def __init__(self, longest: Duration | int) -> None:
-        """Check the prop ``waiting_longer_than``, a Duration or whole seconds.
-
-        Raises:
-            ValueError: It is no time that a state machine can wait for.
-        """
+        """Check the prop ``waiting_longer_than``, a Duration or whole seconds for which a state machine can wait."""
         self.seconds = seconds_of(self.prop, longest)
         if self.seconds > LONGEST:
             rule = "at most a year, as long as an execution runs"

@@ -58,12 +58,7 @@ class Guard(Construct):
     """
 
     def __init__(self, scope: Construct, id: str) -> None:
-        """Create the state machines, their rules and alarms.
-
-        Args:
-            scope: The stack.
-            id: The construct id.
-        """
+        """Create the state machines, their rules and alarms."""
         super().__init__(scope, id)
         self._words: dict[str, None] = {}  # the first words of jobs' names
         self._queued: dict[
@@ -133,11 +128,7 @@ class Guard(Construct):
 
     @staticmethod
     def of(scope: Construct) -> Guard:
-        """Return the guard of a construct's stack; create it where there is none.
-
-        Args:
-            scope: The construct.
-        """
+        """Return the guard of a construct's stack; create it where there is none."""
         stack = Stack.of(scope)
         existing = stack.node.try_find_child(_ID) or Guard(stack, _ID)
         assert isinstance(existing, Guard)
@@ -167,12 +158,7 @@ class Guard(Construct):
         )
 
     def watching(self, plan: Plan, machine_name: str) -> Guard:
-        """Watch over a workflow; returns the guard.
-
-        Args:
-            plan: The workflow.
-            machine_name: The name of its state machine.
-        """
+        """Watch over a workflow; returns the guard."""
         jobs = plan.jobs
         for queue in (child for child in self._stack.node.find_all() if isinstance(child, ITrainingQueue)):
             # Jobs of a workflow that waited in it before an update may still do so.
@@ -183,12 +169,7 @@ class Guard(Construct):
         return self._watching_names(jobs)
 
     def watching_machine(self, machine: sfn.StateMachine, jobs: JobSet) -> Guard:
-        """Watch over a state machine of a user's own, by the schedule alone; returns the guard.
-
-        Args:
-            machine: The state machine.
-            jobs: The jobs of one of its states.
-        """
+        """Watch over a state machine of a user's own, by the schedule alone; returns the guard."""
         executions = self._stack.format_arn(service="states", resource=f"execution:{machine.state_machine_name}:*")
         if executions not in self._executions:
             self._executions.append(executions)

@@ -42,12 +42,7 @@ class Updates(Construct):
     """
 
     def __init__(self, scope: Construct, shared: StackFunction) -> None:
-        """Create the custom resource.
-
-        Args:
-            scope: The stack.
-            shared: The function that handles it.
-        """
+        """Create the custom resource."""
         super().__init__(scope, _ID)
         self._workflows: list[tuple[dict[str, Any], list[iam.Policy]]] = []
         self._resource = CustomResource(
@@ -61,12 +56,7 @@ class Updates(Construct):
 
     @staticmethod
     def of(stack: Stack, shared: StackFunction) -> Updates:
-        """Return that of a stack; create it where there is none.
-
-        Args:
-            stack: The stack.
-            shared: The function that handles it.
-        """
+        """Return that of a stack; create it where there is none."""
         existing = stack.node.try_find_child(_ID) or Updates(stack, shared)
         assert isinstance(existing, Updates)
         return existing
@@ -101,9 +91,6 @@ class Updates(Construct):
 
         It is known by its logical id, since a reference would be a circle: its role refers to workflows, whose policies are
         updated after this.
-
-        Args:
-            state_machine: The state machine, in the same stack.
         """
         resource = state_machine.node.default_child
         assert isinstance(resource, CfnElement)

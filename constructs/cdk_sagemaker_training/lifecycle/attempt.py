@@ -30,51 +30,30 @@ End = Literal["Any", "Completed", "Failed", "Stopped"]
 
 
 class Seam(StrEnum):
-    """A place at which features put states; as ``Next`` it leads to what is there in the end.
+    """A place at which features put states; as ``Next`` it leads to what is there in the end."""
 
-    Attributes:
-        CREATE: The call that creates a job.
-        REFUSED: The call was refused, so that there is no job.
-        OVER: A job has ended, and is described.
-        FAILED: It failed.
-        COMPLETED: It completed.
-        AGAIN: A further attempt.
-        FROM_THE_FIRST: A further attempt, by the first job and not an alternative.
-    """
-
-    CREATE = "<create>"
-    REFUSED = "<refused>"
-    OVER = "<over>"
+    CREATE = "<create>"  # the call that creates a job
+    REFUSED = "<refused>"  # the call was refused, so that there is no job
+    OVER = "<over>"  # a job has ended, and is described
     FAILED = "<failed>"
     COMPLETED = "<completed>"
-    AGAIN = "<again>"
-    FROM_THE_FIRST = "<from the first>"
+    AGAIN = "<again>"  # a further attempt
+    FROM_THE_FIRST = "<from the first>"  # a further attempt, by the first job and not an alternative
 
 
 class Followed(NamedTuple):
-    """How another attempt follows on a job that did not complete for a cause.
+    """How another attempt follows on a job that did not complete for a cause."""
 
-    Attributes:
-        left: The condition that there is one left.
-        first: What leads to the states that precede it.
-    """
-
-    left: Mapping[str, Any]
-    first: str
+    left: Mapping[str, Any]  # the condition that there is one left
+    first: str  # what leads to the states that precede it
 
 
 class Counted(NamedTuple):
-    """A state before which a metric is counted, where jobs have metrics.
-
-    Attributes:
-        metric: The metric's name.
-        cause: The cause by which it is counted too; None for none.
-        id: The name of the state that counts.
-    """
+    """A state before which a metric is counted, where jobs have metrics."""
 
     metric: str
-    cause: str | None
-    id: str
+    cause: str | None  # by which it is counted too
+    id: str  # the name of the state that counts
 
 
 class Attempt:

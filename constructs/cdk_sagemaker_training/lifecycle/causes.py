@@ -59,18 +59,14 @@ Member = Literal["Error", "Message", "FailureReason", "SecondaryStatus"]
 class Sign:
     """A sign of a cause.
 
-    Attributes:
-        member: Where it stands: the error's name or its message, where CreateTrainingJob was refused, else a member of
-            DescribeTrainingJob's response.
-        pattern: A value, in which ``*`` is any text.
-        cause: The cause.
-        source: Who says so.
+    It stands in the error's name or its message, where CreateTrainingJob was refused, else in a member of DescribeTrainingJob's
+    response.
     """
 
     member: Member
-    pattern: str
+    pattern: str  # a value, in which ``*`` is any text
     cause: Cause
-    source: str
+    source: str  # who says so
 
 
 _PIPELINES = "SageMaker Developer Guide, Retry Policy for Pipeline Steps"

@@ -63,24 +63,10 @@ class DirectJobs:
         *,
         watched: bool = False,
     ) -> None:
-        """Choose the integration: what is given, or else ``"sync"`` where that is known to take the requests.
-
-        Args:
-            integration: The prop ``integration``.
-            requests: The rendered requests of all jobs.
-            props: The props of the job.
-            watched: Whether ``stop_when`` looks at running jobs.
-
-        Raises:
-            ValueError: The integration does not take a request, or does not look at a running job as ``stop_when`` needs.
-        """
+        """Choose the integration: what is given, if it takes the requests, or else ``"sync"`` where that is known to."""
         if watched and integration not in (None, "poll"):
-            raise must(
-                "integration",
-                "be 'poll' with stop_when, since `.sync` says nothing of a job until it ends",
-                "integration='poll'",
-                repr(integration),
-            )
+            rule = "be 'poll' with stop_when, since `.sync` says nothing of a job until it ends"
+            raise must("integration", rule, "integration='poll'", repr(integration))
         chosen = "poll" if watched else integration or ("sync" if all(map(sync_takes, requests)) else "poll")
         if chosen == "sync":
             for request in requests:
@@ -187,12 +173,9 @@ def machine_policies(
 ) -> Iterator[iam.PolicyStatement]:
     """Yield the statements that allow a state machine to create, describe and stop jobs.
 
-    Args:
-        jobs: The jobs.
-        requests: Rendered requests of the jobs.
-        sync: Whether to add the permissions of `createTrainingJob.sync`: its EventBridge rule and ``sagemaker:ListTags`` ("IAM
-            policies for Amazon SageMaker" in the guide of Step Functions, and CDK's ``SageMakerCreateTrainingJob``). Both
-            sources grant ListTags on all resources; it supports jobs as a resource, so it is granted on the jobs.
+    `createTrainingJob.sync` also needs its EventBridge rule and ``sagemaker:ListTags`` ("IAM policies for Amazon SageMaker" in
+    the guide of Step Functions, and CDK's ``SageMakerCreateTrainingJob``). Both sources grant ListTags on all resources; it
+    supports jobs as a resource, so it is granted on the jobs.
     """
     yield jobs.job_policy(*_ON_JOBS, *(["ListTags"] if sync else []))
     if reserved := reserved_capacity(jobs.stack, requests):
@@ -205,12 +188,8 @@ def machine_policies(
 def reserved_capacity(stack: Stack, requests: Iterable[Mapping[str, Any]]) -> list[str]:
     """Return the ARNs of training plans and reserved capacity on which CreateTrainingJob must be allowed.
 
-    The names of reserved capacity are random (AmazonSageMakerFullAccess, statement AllowUseOfTrainingPlanResources).
-
-    Args:
-        stack: The stack of the jobs.
-        requests: Rendered requests. A plan that comes from an execution's input may be any plan of the stack's account and
-            region.
+    The names of reserved capacity are random (AmazonSageMakerFullAccess, statement AllowUseOfTrainingPlanResources). A plan that
+    comes from an execution's input may be any plan of the stack's account and region.
     """
     found: dict[str, None] = {}
     for request in requests:

@@ -21,17 +21,11 @@ if TYPE_CHECKING:
 
 
 class Parts(NamedTuple):
-    """What a workflow consists of when its features create constructs beside it.
-
-    Attributes:
-        state_machine: Its state machine.
-        alarms: In alarm while a job may run whose execution has ended.
-        logs: Log options of executions.
-    """
+    """What a workflow consists of when its features create constructs beside it."""
 
     state_machine: sfn.StateMachine
-    alarms: Sequence[cloudwatch.Alarm]
-    logs: sfn.LogOptions
+    alarms: Sequence[cloudwatch.Alarm]  # in alarm while a job may run whose execution has ended
+    logs: sfn.LogOptions  # of executions
 
 
 class Feature:

@@ -134,12 +134,7 @@ class JobSet:
         self._grant(props)
 
     def alternatives(self, *, job_name: str, checkpoint_folder: str) -> list[Mapping[str, Any]]:
-        """Return the Parameters of the states that create the alternatives, as ``request`` does.
-
-        Args:
-            job_name: The job's name, as an expression of the query language.
-            checkpoint_folder: A place below ``checkpoints``, without its last slash, as an expression.
-        """
+        """Return the Parameters of the states that create the alternatives, with names and folders as of ``request``."""
         return [self._request(of_job, request, job_name, checkpoint_folder) for of_job, [request] in self._all[1:]]
 
     def request(self, job_request: JobRequest, *, job_name: str, checkpoint_folder: str) -> Mapping[str, Any]:
@@ -182,11 +177,7 @@ class JobSet:
         return rendered
 
     def job_policy(self, *actions: str) -> iam.PolicyStatement:
-        """An IAM statement that allows actions of SageMaker on this construct's jobs only.
-
-        Args:
-            actions: Names of actions, such as ``"StopTrainingJob"``.
-        """
+        """An IAM statement that allows actions of SageMaker on this construct's jobs only."""
         return iam.PolicyStatement(actions=[f"sagemaker:{action}" for action in actions], resources=list(self.job_arns))
 
     def pass_role_policy(self) -> iam.PolicyStatement:
@@ -211,19 +202,11 @@ class JobSet:
         )
 
     def advise_unlisted(self, value: Any) -> None:
-        """Warn of ``unlisted`` values.
-
-        Args:
-            value: A value, or a structure such as a request.
-        """
+        """Warn of ``unlisted`` values."""
         self.advise(unlisted_advice(value))
 
     def advise(self, warnings: Iterable[Advice]) -> None:
-        """Add warnings to the construct.
-
-        Args:
-            warnings: Their ids and texts; what was warned of before is not repeated.
-        """
+        """Add warnings to the construct."""
         for item in warnings:
             if item not in self._advised:
                 self._advised.add(item)
@@ -270,32 +253,20 @@ class JobSet:
 
 
 def machines_of(stack: Stack) -> str:
-    """Return the ARN pattern of the state machines of a stack's workflows.
-
-    Args:
-        stack: The stack.
-    """
+    """Return the ARN pattern of the state machines of a stack's workflows."""
     return stack.format_arn(service="states", resource=f"stateMachine:{machines_prefix(stack)}*")
 
 
 def executions_of(stack: Stack) -> str:
-    """Return the ARN pattern of the executions of a stack's workflows.
-
-    Args:
-        stack: The stack.
-    """
+    """Return the ARN pattern of the executions of a stack's workflows."""
     return stack.format_arn(service="states", resource=f"execution:{machines_prefix(stack)}*")
 
 
 def of_executions(stack: Stack, *actions: str) -> iam.PolicyStatement:
-    """Return a statement that allows actions on the jobs that such executions have created, which have a tag that names them.
+    """Return a statement that allows actions on jobs of SageMaker and AWS Batch that such executions created, by their tag.
 
     IAM has that condition of training jobs and service jobs (service authorization reference, "Amazon SageMaker" and "AWS Batch",
     ``aws:ResourceTag``).
-
-    Args:
-        stack: The stack.
-        *actions: Actions of SageMaker on training jobs, and of AWS Batch on service jobs.
     """
     kinds = {"sagemaker": "training-job/*", "batch": "service-job/*"}
     services = dict.fromkeys(action.partition(":")[0] for action in actions)
@@ -319,12 +290,8 @@ def _check_suffixes(requests: Sequence[JobRequest]) -> None:
     # A digit would make the first attempt of one job the eleventh of another.
     words = all(re.fullmatch(r"([a-z][a-z0-9]*)?", suffix) for suffix in suffixes)
     if not words or len({suffix[:1] for suffix in suffixes}) != len(suffixes):
-        raise must(
-            "name_suffix values of a job's requests",
-            "be lower-case letters and digits, with distinct first letters, or one empty",
-            "['compile', '']",
-            f"{suffixes}",
-        )
+        rule = "be lower-case letters and digits, with distinct first letters, or one empty"
+        raise must("name_suffix values of a job's requests", rule, "['compile', '']", f"{suffixes}")
 
 
 def _check_language(request: Mapping[str, Any], language: QueryLanguage) -> None:

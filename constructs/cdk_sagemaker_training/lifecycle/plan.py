@@ -17,99 +17,54 @@ if TYPE_CHECKING:
 
 
 class Call(NamedTuple):
-    """A call of a service that describes a job.
+    """A call of a service that describes a job."""
 
-    Attributes:
-        operation: The service and operation, as an aws-sdk integration has them.
-        parameters: Its parameters.
-        result: The member of its response that is read.
-    """
-
-    operation: str
+    operation: str  # the service and operation, as an aws-sdk integration has them
     parameters: Mapping[str, Any]
-    result: str
+    result: str  # the member of its response that is read
 
 
 class JobService(Protocol):
-    """By which service a workflow's jobs are created, described, listed and stopped: SageMaker, or a queue of AWS Batch.
+    """By which service a workflow's jobs are created, described, listed and stopped: SageMaker, or a queue of AWS Batch."""
 
-    Attributes:
-        error_prefix: How the names of errors begin with which it refuses a job.
-        job_id: JSONPath of what identifies a job to the poller.
-        describe: The call by which the poller describes a job.
-        ended: The statuses of a job that has ended.
-        errors: Errors of its calls that are retried; none for those of SageMaker.
-        polls: Whether an execution polls its jobs.
-        properties: Members that tell a function of this library where the jobs are.
-        needs: Constructs that must outlive the jobs.
-    """
-
-    error_prefix: str
-    job_id: str
-    describe: Call
-    ended: Sequence[str]
-    errors: Sequence[str]
-    polls: bool
-    properties: Mapping[str, Any]
-    needs: Sequence[Any]
+    error_prefix: str  # how the names of errors begin with which it refuses a job
+    job_id: str  # JSONPath of what identifies a job to the poller
+    describe: Call  # by which the poller describes a job
+    ended: Sequence[str]  # the statuses of a job that has ended
+    errors: Sequence[str]  # of its calls, that are retried; none for those of SageMaker
+    polls: bool  # whether an execution polls its jobs
+    properties: Mapping[str, Any]  # members that tell a function of this library where the jobs are
+    needs: Sequence[Any]  # constructs that must outlive the jobs
 
     @property
     def waits_unbounded(self) -> bool:
         """Whether a job may wait for its machines for longer than any limit."""
 
     def states(self, attempt: Attempt) -> None:
-        """Add the states that create a job, find it after a lost answer, describe and stop it.
-
-        Args:
-            attempt: The attempts of one job.
-        """
+        """Add the states that create a job, find it after a lost answer, describe and stop it."""
 
     def arns(self, jobs: JobSet) -> list[str]:
-        """Return the ARN patterns of the jobs.
-
-        Args:
-            jobs: The jobs.
-        """
+        """Return the ARN patterns of the jobs."""
 
     def statements(self, plan: Plan) -> Iterator[iam.PolicyStatement]:
-        """Yield what ``states`` need.
-
-        Args:
-            plan: The workflow.
-        """
+        """Yield what ``states`` need."""
 
     def polling_statement(self, jobs: JobSet, *, stops: bool) -> iam.PolicyStatement:
-        """Return what the poller needs.
-
-        Args:
-            jobs: The jobs.
-            stops: Whether it stops jobs.
-        """
+        """Return what the poller needs."""
 
 
 @dataclass
 class Plan:
-    """A workflow while it is made.
-
-    Attributes:
-        props: The props of its job.
-        jobs: Its jobs.
-        service: By which service they are created.
-        features: Its features, in the order in which they put their states.
-        requests: The rendered requests of its jobs, by their name suffixes, in the order in which they run.
-        alternatives: The rendered requests of jobs that run in place of the first.
-        limits: How long an execution may take.
-        poller_arn: ARN of the state machine that polls jobs; None where executions poll them.
-    """
+    """A workflow while it is made."""
 
     props: TrainingProps
     jobs: JobSet
     service: JobService
-    features: Sequence[Feature]
-    requests: Mapping[str, Mapping[str, Any]]
-    alternatives: Sequence[Mapping[str, Any]]
+    features: Sequence[Feature]  # in the order in which they put their states
+    requests: Mapping[str, Mapping[str, Any]]  # as rendered, by the jobs' name suffixes, in the order in which they run
+    alternatives: Sequence[Mapping[str, Any]]  # the rendered requests of jobs that run in place of the first
     limits: TimeLimits
-    poller_arn: str | None = None
+    poller_arn: str | None = None  # of the state machine that polls jobs; None where executions poll them
 
     @property
     def all_requests(self) -> list[Mapping[str, Any]]:
@@ -138,11 +93,7 @@ class Plan:
             yield from feature.statements(self)
 
     def as_sent(self, request: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return a request as it is sent.
-
-        Args:
-            request: The rendered request.
-        """
+        """Return a request as it is sent."""
         for feature in self.features:
             request = feature.request(request)
         return request

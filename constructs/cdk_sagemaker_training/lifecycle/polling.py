@@ -48,27 +48,15 @@ POLLS = _EVENTS // _EVENTS_OF_A_COUNTED_POLL
 
 @dataclass(frozen=True)
 class Intervals:
-    """Intervals between polls, in seconds.
-
-    Attributes:
-        first: The first interval.
-        step: What each interval adds to the one before.
-        last: The interval at which they stop growing.
-    """
+    """Intervals between polls, in seconds."""
 
     first: int
-    step: int
-    last: int
+    step: int  # what each interval adds to the one before
+    last: int  # at which they stop growing
 
     @staticmethod
     def over(seconds: int, jobs: int, refusals: int = 0) -> Intervals:
-        """Return the shortest intervals with which jobs fit into one execution's history.
-
-        Args:
-            seconds: Total time of all jobs, in seconds.
-            jobs: Number of jobs.
-            refusals: Number of calls that create no job and are repeated.
-        """
+        """Return the shortest intervals with which jobs of so many seconds together, and refused calls, fit into one history."""
         of_jobs = jobs * (_GROWTHS * _EVENTS_OF_A_COUNTED_POLL + _OTHER_EVENTS_OF_AN_ATTEMPT)
         # At least one poll fits, at an interval that is too long; TimeLimits.outlast_one_history then says so.
         events = max(_EVENTS_OF_A_POLL, _EVENTS - of_jobs - refusals * _EVENTS_OF_A_REFUSAL)
@@ -87,14 +75,10 @@ class Watch:
 
     It gets `JobName`, `Rules`, the `State` that it returned last, at first `{}`, and the `Seconds` since the last poll. It
     returns `Because`, what the job is to be stopped for or an empty text, and the next `State`.
-
-    Attributes:
-        rules: What it checks.
-        function: Returns the function in a stack.
     """
 
     rules: Sequence[Mapping[str, Any]]
-    function: Callable[[Stack], CfnResource]
+    function: Callable[[Stack], CfnResource]  # returns the function in a stack
 
 
 class Poller(Construct):
@@ -115,16 +99,7 @@ class Poller(Construct):
         logs: sfn.LogOptions,
         watch: Watch | None = None,
     ) -> None:
-        """Create the state machine.
-
-        Args:
-            scope: The parent construct.
-            id: The construct id.
-            jobs: The jobs.
-            service: By which service they are described.
-            logs: Log options of the executions.
-            watch: What stops a job by rules; None for nothing.
-        """
+        """Create the state machine."""
         super().__init__(scope, id)
         function = watch.function(jobs.stack).get_att("Arn").to_string() if watch else ""
         # The tokens in it, the partition and a function's ARN, stand within text.
@@ -142,11 +117,7 @@ class Poller(Construct):
         )
 
     def grant_run(self, role: iam.IGrantable) -> None:
-        """Grant permission to run executions by `.sync:2` (Step Functions guide, "IAM policies for Step Functions").
-
-        Args:
-            role: The role of the workflow's state machine.
-        """
+        """Grant permission to run executions by `.sync:2` (Step Functions guide, "IAM policies for Step Functions")."""
         principal = role.grant_principal
         for actions, resource in (
             (["states:StartExecution"], self.state_machine.state_machine_arn),
@@ -159,14 +130,7 @@ class Poller(Construct):
 def polling_definition(
     partition: str, service: JobService, watch: Watch | None = None, function: str = ""
 ) -> dict[str, Any]:
-    """Return the state machine that polls a job until it ends, at most ``POLLS`` times, at intervals up to ``MOST_SECONDS``.
-
-    Args:
-        partition: Partition of ARNs.
-        service: By which service the job is described.
-        watch: What stops a job by rules; None for nothing. With it there are fewer polls.
-        function: ARN of its function.
-    """
+    """Return the state machine that polls a job until it ends, at most ``POLLS`` times, at intervals up to ``MOST_SECONDS``."""
     intervals = Intervals(_FIRST_INTERVAL, _FIRST_INTERVAL, MOST_SECONDS)
     polls = _EVENTS // (_EVENTS_OF_A_COUNTED_POLL + _EVENTS_OF_A_LOOK) if watch else POLLS
     kept = {"Stop.$": "$.Stop"} if watch else {}
@@ -211,14 +175,7 @@ def polling_definition(
 
 
 def poll_state(partition: str, poller_arn: str, job_id: str, *, watched: bool) -> dict[str, Any]:
-    """Return the state of a workflow that runs an execution of the poller.
-
-    Args:
-        partition: Partition of ARNs.
-        poller_arn: ARN of the poller's state machine.
-        job_id: JSONPath of what identifies the job.
-        watched: Whether the poller stops jobs by rules. Its looks at a job go on in its next execution.
-    """
+    """Return the state of a workflow that runs an execution of the poller, whose looks at a watched job go on in the next."""
     looks = {"Stop.$": f"{DATA}.Polled"} if watched else {}
     looked = {f"{name}.$": f"$.Output.Stop.{name}" for name in NOT_LOOKED}
     return {

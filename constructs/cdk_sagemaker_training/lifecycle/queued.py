@@ -40,21 +40,13 @@ _LONGEST_NAME = 63 - len("AWSBatch") - 32
 
 @dataclass(frozen=True)
 class Submission:
-    """Where a workflow's jobs wait.
-
-    Attributes:
-        queue_arn: The job queue.
-        share: The share; None for a queue without shares.
-        priority: The priority within the share.
-        quota_share_arn: The share's ARN, where it is a quota share.
-        preemptions: How often a job runs again that was preempted; None for no limit.
-    """
+    """Where a workflow's jobs wait."""
 
     queue_arn: str
-    share: str | None
-    priority: int
-    quota_share_arn: str | None = None
-    preemptions: int | None = None
+    share: str | None  # None for a queue without shares
+    priority: int  # within the share
+    quota_share_arn: str | None = None  # where it is a quota share
+    preemptions: int | None = None  # how often a job runs again that was preempted; None for no limit
 
     def members(self) -> dict[str, Any]:
         """Return the members of SubmitServiceJob that name the share."""
@@ -67,11 +59,7 @@ class Submission:
 
 
 def name_in_payload(prefix: str) -> str:
-    """Return the TrainingJobName of a payload.
-
-    Args:
-        prefix: How the jobs' names begin.
-    """
+    """Return the TrainingJobName of a payload."""
     return prefix[:_LONGEST_NAME].rstrip("-")
 
 
@@ -80,10 +68,6 @@ class QueuedJobs:
 
     A service job has the name of the attempt's job, and the same text as its token: of two requests with one token the second "is
     rejected" (service model), and `Find` looks for the job of the first.
-
-    Attributes:
-        queue: The queue.
-        submission: Where in it jobs wait.
     """
 
     error_prefix = "Batch."
@@ -100,16 +84,7 @@ class QueuedJobs:
         requests: Sequence[Mapping[str, Any]],
         preemptions: int | None = None,
     ) -> None:
-        """Choose where jobs wait.
-
-        Args:
-            queue: The queue, or a share of one.
-            requests: The rendered requests of the jobs.
-            preemptions: How often Batch runs a preempted job again; None for no limit.
-
-        Raises:
-            ValueError: A job has more machines than the queue's or the share's capacity, so that it would wait for ever.
-        """
+        """Choose where jobs wait, where none has more machines than the capacity, so that it would wait for ever."""
         self.queue = queue.queue if isinstance(queue, QueueShare) else queue
         self.submission = _submission(queue, requests, preemptions)
         self.properties: Mapping[str, Any] = {"JobQueue": self.queue.queue_arn}
@@ -223,15 +198,7 @@ def submitting_states(
     partition: str,
     tags: Callable[[Mapping[str, Any]], Any] = dict,
 ) -> dict[str, Any]:
-    """Return the states from `Payload` that submit a job, or find the one that was submitted.
-
-    Args:
-        request: The request of CreateTrainingJob, as it is sent.
-        to: Where the job waits.
-        prefix: How the jobs' names begin.
-        partition: Partition of ARNs.
-        tags: Returns the member Tags for the tags of the request. Default: these alone.
-    """
+    """Return the states from `Payload` that submit a job, or find the one that was submitted."""
     payload = {name: value for name, value in request.items() if name not in ("TrainingJobName.$", "Tags")}
     found = f"{DATA}.Found.JobSummaryList[0]"
     submit = {
@@ -329,21 +296,18 @@ def _training_jobs(jobs: JobSet) -> list[str]:
 
 
 def _submission(
-    queue: ITrainingQueue | QueueShare, requests: Sequence[Mapping[str, Any]], preemptions: int | None
+    place: ITrainingQueue | QueueShare, requests: Sequence[Mapping[str, Any]], preemptions: int | None
 ) -> Submission:
     """Where jobs wait, once the capacity has been checked."""
-    if isinstance(queue, QueueShare):
-        training_queue, name = queue.queue, queue.name
-        share = training_queue.shares[name]
-        if isinstance(share, QuotaShare):
-            _check_quota(training_queue, name, share, requests)
-        else:
-            _check_capacity(training_queue, requests)
-        return Submission(
-            training_queue.queue_arn, name, queue.priority, training_queue.quota_share_arns.get(name), preemptions
-        )
-    _check_capacity(queue, requests)
-    return Submission(queue.queue_arn, None, 0)
+    if not isinstance(place, QueueShare):
+        _check_capacity(place, requests)
+        return Submission(place.queue_arn, None, 0)
+    queue, name = place.queue, place.name
+    if isinstance(share := queue.shares[name], QuotaShare):
+        _check_quota(queue, name, share, requests)
+    else:
+        _check_capacity(queue, requests)
+    return Submission(queue.queue_arn, name, place.priority, queue.quota_share_arns.get(name), preemptions)
 
 
 def _check_quota(queue: ITrainingQueue, name: str, share: QuotaShare, requests: Sequence[Mapping[str, Any]]) -> None:
@@ -358,12 +322,8 @@ def _check_quota(queue: ITrainingQueue, name: str, share: QuotaShare, requests: 
         for kind, count in machines.items():
             most = share.most(kind, queue.capacity.get(kind, 0))
             if count > most:
-                raise must(
-                    f"capacity of the share {name!r} of {queue.node.path}",
-                    "be at least the machines of one job",
-                    f"{{{kind!r}: {count}}}",
-                    f"{most} of {kind!r}",
-                )
+                prop, example = f"capacity of the share {name!r} of {queue.node.path}", f"{{{kind!r}: {count}}}"
+                raise must(prop, "be at least the machines of one job", example, f"{most} of {kind!r}")
 
 
 def _check_capacity(queue: ITrainingQueue, requests: Sequence[Mapping[str, Any]]) -> None:
@@ -375,9 +335,5 @@ def _check_capacity(queue: ITrainingQueue, requests: Sequence[Mapping[str, Any]]
         known = [count for count in counts if isinstance(count, int) and not is_unresolved(count)]
         machines = max(known, default=0) if config.get("InstancePreferences") else sum(known)
         if not is_unresolved(queue.capacity) and machines > queue.capacity:
-            raise must(
-                f"capacity of {queue.node.path}",
-                "be at least the machines of one job",
-                f"capacity={machines}",
-                f"{queue.capacity}",
-            )
+            rule, example = "be at least the machines of one job", f"capacity={machines}"
+            raise must(f"capacity of {queue.node.path}", rule, example, f"{queue.capacity}")

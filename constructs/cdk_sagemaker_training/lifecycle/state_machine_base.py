@@ -21,11 +21,7 @@ if TYPE_CHECKING:
 
 
 def start_retry(*errors: str) -> dict[str, Any]:
-    """Return the props of CDK's retrier of a state that starts an execution.
-
-    Args:
-        errors: The errors after which it is started again.
-    """
+    """Return the props of CDK's retrier of a state that starts an execution."""
     return {
         "errors": list(errors),
         "interval": Duration.seconds(1),
@@ -41,9 +37,6 @@ def naming_parent(props: Mapping[str, Any]) -> dict[str, Any]:
 
     Input that is literal text is left as it is. A state with a JSONPath says so, for CDK to refuse it in a machine in JSONata, in
     which it would send the path as text.
-
-    Args:
-        props: Props of CDK's ``StepFunctionsStartExecution``.
     """
     given = props.get("input")
     in_jsonpath = {"query_language": sfn.QueryLanguage.JSON_PATH, **props}

@@ -30,28 +30,17 @@ _WHY_CAPACITY = "the capacity that a training plan reserves has a random name; t
 
 
 def default_logs(scope: Construct) -> sfn.LogOptions:
-    """Return log options with all events of executions, without their data, kept for three months in CloudWatch.
-
-    Args:
-        scope: A construct of the stack, whose state machines share a log group. Each has streams of its own there.
-    """
+    """Return log options with all events of executions, without their data, kept for three months in CloudWatch."""
     return sfn.LogOptions(
         destination=executions_logs(Stack.of(scope)), level=sfn.LogLevel.ALL, include_execution_data=False
     )
 
 
 def executions_logs(stack: Stack) -> logs.LogGroup:
-    """Return the log group of a stack's executions; create it where there is none.
-
-    Args:
-        stack: The stack.
-    """
-    existing = stack.node.try_find_child(_LOGS_ID) or _log_group(stack)
-    assert isinstance(existing, logs.LogGroup)
-    return existing
-
-
-def _log_group(stack: Stack) -> logs.LogGroup:
+    """Return the log group of a stack's executions; create it where there is none."""
+    if (existing := stack.node.try_find_child(_LOGS_ID)) is not None:
+        assert isinstance(existing, logs.LogGroup)
+        return existing
     group = logs.LogGroup(
         stack,
         _LOGS_ID,
@@ -74,20 +63,7 @@ def make_state_machine(
     name: str | None = None,
     role: iam.IRole | None = None,
 ) -> sfn.StateMachine:
-    """Create the state machine of a definition.
-
-    Args:
-        scope: The parent construct.
-        definition: The definition; as JSON where it is small, and has tokens within text alone.
-        log_options: Log options of the executions.
-        type: Standard or express. Default: standard.
-        id: The construct id.
-        name: Its name. Default: one of CloudFormation's.
-        role: Its role. Default: a new one.
-
-    Raises:
-        ValueError: The definition is too long.
-    """
+    """Create the state machine of a definition, unless it is longer than Step Functions takes."""
     text = definition if isinstance(definition, str) else json.dumps(definition, default=lambda token: "")
     if (size := len(text.encode())) > _LONGEST_DEFINITION:
         rule = (
@@ -111,14 +87,7 @@ def make_state_machine(
 def alarm_of_any(
     scope: Construct, id: str, description: str, metric: cloudwatch.Metric | cloudwatch.MathExpression
 ) -> cloudwatch.Alarm:
-    """Create an alarm that one is enough for, and no data is none.
-
-    Args:
-        scope: The parent construct.
-        id: The construct id.
-        description: What it says.
-        metric: What is counted.
-    """
+    """Create an alarm that one is enough for, and no data is none."""
     return metric.create_alarm(
         scope,
         id,
@@ -133,14 +102,7 @@ def alarm_of_any(
 def suppress_findings(
     workflow: Construct, jobs: Sequence[str], capacity: Sequence[str], executions: Sequence[str]
 ) -> None:
-    """Suppress cdk-nag's findings on a workflow, with their justification.
-
-    Args:
-        workflow: The workflow.
-        jobs: ARN patterns of its jobs.
-        capacity: ARNs of training plans and reserved capacity.
-        executions: ARN patterns of its executions.
-    """
+    """Suppress cdk-nag's findings on a workflow, with their justification."""
     suppressions = Suppressions(workflow)
     suppressions.add(REASONS)
     suppressions.add_wildcards(jobs, _WHY_JOBS)

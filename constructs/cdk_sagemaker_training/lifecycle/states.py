@@ -33,11 +33,7 @@ _MISSING = ("*Requested resource not found*", "*Could not find job to update wit
 
 
 def no_such_job(error: str) -> dict[str, Any]:
-    """Return the condition that a call failed since its job does not exist.
-
-    Args:
-        error: JSONPath of the error.
-    """
+    """Return the condition that a call failed since its job does not exist."""
     return {
         "Or": [
             {"Variable": f"{error}.Error", "StringEquals": "SageMaker.ResourceNotFoundException"},
@@ -47,22 +43,12 @@ def no_such_job(error: str) -> dict[str, Any]:
 
 
 def forbidden(error: str) -> dict[str, Any]:
-    """Return the condition that a call failed since the role lacks its permission: repeating it says no more.
-
-    Args:
-        error: JSONPath of the error.
-    """
+    """Return the condition that a call failed since the role lacks its permission: repeating it says no more."""
     return {"Variable": f"{error}.Cause", "StringMatches": "*is not authorized to perform*"}
 
 
 def retry(times: int, *errors: str) -> dict[str, Any]:
-    """Return a retrier for throttling and errors of a service.
-
-    Args:
-        times: Maximum number of retries.
-        *errors: Error names; by default those of SageMaker, with which Step Functions does not distinguish throttling from other
-            errors.
-    """
+    """Return a retrier for throttling and errors of a service."""
     return {
         "ErrorEquals": list(errors or OF_SAGEMAKER),
         "IntervalSeconds": 1,
@@ -82,17 +68,7 @@ def sdk_task(
     following: str,
     catcher: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """Return a state that calls an API by Step Functions' integration of AWS's SDK.
-
-    Args:
-        partition: Partition of ARNs.
-        operation: The service and operation, such as ``sagemaker:stopTrainingJob``.
-        parameters: The request.
-        result_path: JSONPath of the answer.
-        retrier: Its only retrier.
-        following: The state after it.
-        catcher: Its only catcher; None for none.
-    """
+    """Return a state that calls an API by Step Functions' integration of AWS's SDK."""
     return {
         "Type": "Task",
         "Resource": f"arn:{partition}:states:::aws-sdk:{operation}",
@@ -105,32 +81,17 @@ def sdk_task(
 
 
 def catch(next_state: str, result_path: str = f"{DATA}.Error") -> dict[str, Any]:
-    """Return a catcher of any error.
-
-    Args:
-        next_state: The state that follows.
-        result_path: JSONPath of the error.
-    """
+    """Return a catcher of any error."""
     return {"ErrorEquals": ["States.ALL"], "ResultPath": result_path, "Next": next_state}
 
 
 def status_is(status: str) -> dict[str, Any]:
-    """Return the condition that the described job has a status.
-
-    Args:
-        status: A TrainingJobStatus.
-    """
+    """Return the condition that the described job has a status."""
     return {"Variable": f"{DATA}.Job.TrainingJobStatus", "StringEquals": status}
 
 
 def fail(error: str, text: str, *paths: str) -> dict[str, Any]:
-    """Return a Fail state.
-
-    Args:
-        error: The error's name.
-        text: The cause, in which ``{}`` stands for the job's name first, and then for each of ``paths``.
-        *paths: Members of the execution data.
-    """
+    """Return a Fail state."""
     members = ", ".join(f"{DATA}.{path}" for path in ("JobName", *paths))
     return {"Type": "Fail", "Error": error, "CausePath": f"States.Format('{text}', {members})"}
 
@@ -141,47 +102,24 @@ def job_name(prefix: str, attempt: str, suffix: str = "", execution: str = "$$.E
     So a call that is repeated because its response was lost refers to the same job. A redrive does not start another job either:
     an execution whose job failed ends in a Fail state, which "fails again" (Step Functions guide, "Restarting state machine
     executions with redrive"), and one whose job was stopped describes the stopped job.
-
-    Args:
-        prefix: How the name begins.
-        attempt: JSONPath or literal of the attempt's number.
-        suffix: ``JobRequest.name_suffix``, of which a name of 63 characters has room for the first letter.
-        execution: JSONPath of the execution's ARN.
     """
     return f"States.Format('{prefix}-{{}}-{suffix[:1]}{{}}', {execution_hash(execution)}, {attempt})"
 
 
 def create_name(number: int) -> str:
-    """Return the name of the state that creates a job.
-
-    Args:
-        number: 0 for the first job, 1 for the first alternative.
-    """
+    """Return the name of the state that creates a job."""
     return "Create" if not number else f"CreateAlternative{number}"
 
 
 def execution_hash(execution_arn: str) -> str:
-    """Return the intrinsic function of the part that is common to the names of an execution's jobs, and unique to it.
-
-    Args:
-        execution_arn: JSONPath of the execution's ARN.
-    """
+    """Return the intrinsic function of the part that is common to the names of an execution's jobs, and unique to it."""
     return f"States.Hash({execution_arn}, 'MD5')"
 
 
 def put_event(
     partition: str, detail_type: str, detail: Mapping[str, Any], following: str, result: str, not_put: str
 ) -> dict[str, Any]:
-    """Return the state that puts an event; a failure to do so delays nothing.
-
-    Args:
-        partition: Partition of ARNs.
-        detail_type: The event's detail type.
-        detail: The event's detail.
-        following: The state after it.
-        result: JSONPath of the answer.
-        not_put: JSONPath of an error.
-    """
+    """Return the state that puts an event; a failure to do so delays nothing."""
     return {
         "Type": "Task",
         "Resource": f"arn:{partition}:states:::events:putEvents",
@@ -194,12 +132,7 @@ def put_event(
 
 
 def redirected(value: Any, to: Mapping[str, str]) -> Any:
-    """Return states, or rules of a Choice, whose transitions lead to other states.
-
-    Args:
-        value: The states or rules.
-        to: The names of states, by the names that they replace.
-    """
+    """Return states, or rules of a Choice, whose transitions lead to other states."""
     if isinstance(value, list):
         return [redirected(item, to) for item in value]
     if not isinstance(value, dict):
@@ -209,21 +142,11 @@ def redirected(value: Any, to: Mapping[str, str]) -> Any:
 
 
 def states_of_job(suffix: str, states: Mapping[str, Any]) -> dict[str, Any]:
-    """Return states with the suffix of a job before their names; transitions to other states are unchanged.
-
-    Args:
-        suffix: The job's name suffix; may be empty.
-        states: The states by their names.
-    """
+    """Return states with the suffix of a job before their names; transitions to other states are unchanged."""
     names = {name: state_of_job(suffix, name) for name in states}
     return {names[name]: redirected(state, names) for name, state in states.items()}
 
 
 def state_of_job(suffix: str, name: str) -> str:
-    """Return a state's name with the suffix of a job before it, like `CompileCreate` for `compile`.
-
-    Args:
-        suffix: The job's name suffix; may be empty.
-        name: The state's name.
-    """
+    """Return a state's name with the suffix of a job before it, like `CompileCreate` for `compile`."""
     return f"{suffix.capitalize()}{name}"

@@ -24,15 +24,10 @@ _UPLOAD_SECONDS = 3_600  # after its last second of training a job uploads what 
 
 
 class TimeLimits(NamedTuple):
-    """The time of an execution.
+    """The time of an execution."""
 
-    Args:
-        timeout_seconds: The state machine's time-out; None without one.
-        intervals: The times between two polls of a job, where they are polled.
-    """
-
-    timeout_seconds: int | None
-    intervals: Intervals
+    timeout_seconds: int | None  # of the state machine; None without a time-out
+    intervals: Intervals  # between two polls of a job, where they are polled
 
     @property
     def outlast_one_history(self) -> bool:
@@ -43,23 +38,14 @@ class TimeLimits(NamedTuple):
 
 @dataclass
 class Runs:
-    """How often a job of an execution runs at most, and waits between; features add theirs.
+    """How often a job of an execution runs at most, and waits between; features add theirs."""
 
-    Attributes:
-        attempts: How often a job runs that fails, whatever the cause.
-        others: How many runs follow on one that did not complete for a cause, those without capacity apart.
-        refused: How many calls that create no job are repeated.
-        rounds: How often the job and its alternatives are tried in turn where there is no capacity.
-        jobs_in_a_round: The job and its alternatives.
-        wait_seconds: The waits before runs and calls, in seconds.
-    """
-
-    attempts: int = 1
-    others: int = 0
-    refused: int = 0
-    rounds: int = 1
-    jobs_in_a_round: int = 1
-    wait_seconds: int = 0
+    attempts: int = 1  # of a job that fails, whatever the cause
+    others: int = 0  # runs that follow on one that did not complete for a cause, those without capacity apart
+    refused: int = 0  # calls that create no job and are repeated
+    rounds: int = 1  # in which the job and its alternatives are tried in turn where there is no capacity
+    jobs_in_a_round: int = 1  # the job and its alternatives
+    wait_seconds: int = 0  # before runs and calls
 
     @property
     def without_capacity(self) -> int:
@@ -67,11 +53,7 @@ class Runs:
         return self.rounds * self.jobs_in_a_round - 1
 
     def check(self) -> None:
-        """Check that an execution's history has room for them.
-
-        Raises:
-            ValueError: There are too many retries.
-        """
+        """Check that an execution's history has room for them."""
         number, alternatives = self.others + self.refused + self.without_capacity, self.jobs_in_a_round - 1
         if number > MOST_RETRIES:
             raise must(
@@ -83,21 +65,16 @@ class Runs:
 
 
 def time_limits(jobs: JobSet, timeout: Duration | int | None, runs: Runs, *, unbounded: bool) -> TimeLimits:
-    """The time of an execution in which all of its jobs fit.
+    """The time of an execution: ``timeout``, or else as long as all jobs at their longest take, so that they fit in.
 
-    Args:
-        jobs: The workflow's jobs.
-        timeout: The time-out, as a Duration or in seconds; None for one in which all jobs at their longest fit.
-        runs: How often each job runs; those that find no capacity only as long as they wait for it.
-        unbounded: Whether they wait for what no limit counts, as a training plan or a queue; then None is no time-out.
+    Jobs that find no capacity count only as long as they wait for it. Where jobs wait for what no limit counts (``unbounded``),
+    as a training plan or a queue, there is no time-out but a given one.
     """
     pending = _known(jobs.max_pending_seconds or _PENDING_SECONDS)
     number = len(jobs.job_requests) * runs.attempts
-    longest = number * (
-        (1 + runs.others) * (_longest_seconds(jobs) + _UPLOAD_SECONDS)
-        + runs.without_capacity * pending
-        + runs.wait_seconds
-    )
+    # Without waiting for a training plan.
+    of_run = pending + max(_known(jobs.max_runtime_seconds), _known(jobs.max_wait_seconds or 0)) + _UPLOAD_SECONDS
+    longest = number * ((1 + runs.others) * of_run + runs.without_capacity * pending + runs.wait_seconds)
     seconds = (None if unbounded else longest) if timeout is None else seconds_of("timeout", timeout)
     created = number * (1 + runs.others + runs.without_capacity)
     return TimeLimits(seconds, Intervals.over(_known(seconds, longest), created, number * runs.refused))
@@ -106,13 +83,7 @@ def time_limits(jobs: JobSet, timeout: Duration | int | None, runs: Runs, *, unb
 def time_out_advice(
     timeout: Duration | int | None, max_runtime_seconds: int, max_pending_seconds: int | None
 ) -> Iterator[Advice]:
-    """Warn of a time-out that ends an execution, and its job, before the job may have run, or waited, for as long as it may.
-
-    Args:
-        timeout: The prop ``timeout``.
-        max_runtime_seconds: The longest that a job runs.
-        max_pending_seconds: The longest that it waits for its machines; None where SageMaker decides it.
-    """
+    """Warn of a time-out that ends an execution, and its job, before the job may have run, or waited, for as long as it may."""
     seconds = None if timeout is None else seconds_of("timeout", timeout)
     if seconds is None or is_unresolved(seconds):
         return
@@ -126,12 +97,6 @@ def time_out_advice(
                 f"timeout is {seconds} seconds, after which an execution and its job end, and {prop} lets the job {does} for "
                 f"{most}: leave timeout out, or set {prop} to what the job may take.",
             )
-
-
-def _longest_seconds(jobs: JobSet) -> int:
-    """The most seconds from a job's Create to its end, without its upload and without waiting for a training plan."""
-    pending = _known(jobs.max_pending_seconds or _PENDING_SECONDS)
-    return pending + max(_known(jobs.max_runtime_seconds), _known(jobs.max_wait_seconds or 0))
 
 
 def _known(seconds: int | None, otherwise: int = _LONGEST_SECONDS) -> int:

@@ -50,9 +50,6 @@ class JobsPrincipal:
     def add_to_principal_policy(self, statement: iam.PolicyStatement) -> iam.AddToPrincipalPolicyResult:
         """Add a statement to the policy of each principal.
 
-        Args:
-            statement: The statement.
-
         Returns:
             Whether it was added to all of them, and what to depend on.
         """

@@ -17,22 +17,12 @@ JSONPATH = sfn.QueryLanguage.JSON_PATH
 
 
 def job_path(workflow: TrainingWorkflow) -> str:
-    """Return the JSONPath of the description of a workflow's job, as from DescribeTrainingJob.
-
-    Args:
-        workflow: The workflow of an earlier step.
-    """
+    """Return the JSONPath of the description of a workflow's job, as from DescribeTrainingJob."""
     return f"{result_path(workflow.node.id)}.Job"
 
 
 def check_metrics(owner: str, prop: str, workflow: TrainingWorkflow, names: Sequence[str]) -> None:
     """Check that a workflow's job has metrics.
-
-    Args:
-        owner: What needs them, for the message.
-        prop: The prop that names them.
-        workflow: The workflow.
-        names: The metrics.
 
     Raises:
         ValueError: A metric is not in ``metric_definitions``, or has a character that a path does not take.
@@ -59,14 +49,7 @@ class MetricReader:
     """
 
     def __init__(self, scope: Construct, id: str, workflow: TrainingWorkflow, metrics: Sequence[str]) -> None:
-        """Create the states, to which ``to`` adds the next one.
-
-        Args:
-            scope: The step.
-            id: Its id, with which the states' names begin.
-            workflow: The workflow whose job has the metrics.
-            metrics: Their names.
-        """
+        """Create the states, to which ``to`` adds the next one."""
         self._values = {name: f"{result_path(id)}.Metric{number}[0]" for number, name in enumerate(metrics)}
         found = f"{job_path(workflow)}.FinalMetricDataList"
         self.missing = sfn.Fail(
@@ -94,11 +77,7 @@ class MetricReader:
         self._has_metrics.when(sfn.Condition.is_present(found), self._read)
 
     def value(self, metric: str) -> str:
-        """Return the JSONPath of a metric's value.
-
-        Args:
-            metric: The metric's name.
-        """
+        """Return the JSONPath of a metric's value."""
         return self._values[metric]
 
     @property
@@ -108,10 +87,6 @@ class MetricReader:
         return present[0] if len(present) == 1 else sfn.Condition.and_(*present)
 
     def to(self, following: sfn.State) -> sfn.State:
-        """Continue with a state, and return the first one.
-
-        Args:
-            following: The state after the metrics are read.
-        """
+        """Continue with a state, and return the first one."""
         self._read.next(following)
         return self._has_metrics

@@ -119,11 +119,7 @@ class Objective(Value):
 
 
 def rules_of(fields: Mapping[str, InputField]) -> dict[str, dict[str, Any]]:
-    """Return input fields as the sweep's function takes them.
-
-    Args:
-        fields: Fields by name.
-    """
+    """Return input fields as the sweep's function takes them."""
     return {
         name: {**field.limits(), "rule": field.rule, **({} if field.default is None else {"default": field.default})}
         for name, field in fields.items()
@@ -132,10 +128,6 @@ def rules_of(fields: Mapping[str, InputField]) -> dict[str, dict[str, Any]]:
 
 def checked_rows(over: Grid | Rows, fields: Mapping[str, InputField]) -> str:
     """Check rows against a workflow's input fields, and return them as JSON lines.
-
-    Args:
-        over: The rows.
-        fields: The workflow's input fields.
 
     Raises:
         ValueError: For the first row that is not allowed.

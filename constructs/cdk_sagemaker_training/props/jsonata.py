@@ -68,11 +68,7 @@ def below(uri: str, folder: str) -> str:
 
 
 def is_other(value: Any) -> bool:
-    """Whether a value is a JSONPath, which a state in JSONata does not evaluate.
-
-    Args:
-        value: Text, a number or a list.
-    """
+    """Whether a value is a JSONPath, which a state in JSONata does not evaluate."""
     return any(map(is_jsonpath, tokens_in(value)))
 
 

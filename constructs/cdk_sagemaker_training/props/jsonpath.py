@@ -50,9 +50,6 @@ def expression(text: str) -> str:
 def quoted(text: str) -> str:
     """``text`` as a literal in an intrinsic function.
 
-    Args:
-        text: Text, in which CDK's tokens stay whole.
-
     Returns:
         The text in quotes, with what the Amazon States Language escapes (Intrinsic functions, "Reserved characters") escaped.
     """
@@ -72,11 +69,7 @@ def below(uri: str, folder: str) -> str:
 
 
 def is_other(value: Any) -> bool:
-    """Whether a value has an expression of JSONata, which a state in JSONPath does not evaluate.
-
-    Args:
-        value: Text, a number or a list.
-    """
+    """Whether a value has an expression of JSONata, which a state in JSONPath does not evaluate."""
     return isinstance(value, str) and "{%" in value and JSONATA.search(value) is not None
 
 

@@ -88,9 +88,6 @@ class Value(metaclass=_Named):
 def checked(function: Callable[P, R]) -> Callable[P, R]:
     """Decorate a function, or a constructor, to check its arguments against their annotations.
 
-    Args:
-        function: What is called with the arguments that passed.
-
     Returns:
         A function that raises ``ValueError`` for the first argument that is not what its annotation says.
     """

@@ -20,18 +20,10 @@ class QueryLanguage(Protocol):
     EXECUTION_ID: str
 
     def path(self, expression: str) -> str:
-        """Return an expression as a value.
-
-        Args:
-            expression: The expression.
-        """
+        """Return an expression as a value."""
 
     def expression(self, text: str) -> str:
-        """Return text, or an expression as a value, as an operand of an expression.
-
-        Args:
-            text: The text.
-        """
+        """Return text, or an expression as a value, as an operand of an expression."""
 
     def below(self, uri: str, folder: str) -> str:
         """Return a place below another, as a value.
@@ -42,15 +34,7 @@ class QueryLanguage(Protocol):
         """
 
     def is_other(self, value: Any) -> bool:
-        """Return whether a value has an expression of the other language.
-
-        Args:
-            value: Text, a number or a list.
-        """
+        """Return whether a value has an expression of the other language."""
 
     def render(self, request: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return a request as a Task state has it.
-
-        Args:
-            request: The request.
-        """
+        """Return a request as a Task state has it."""

@@ -59,11 +59,7 @@ class RequestContext(JobContext):
 
 
 def optional(of: Callable[[Any], Any]) -> Callable[[Any, RequestContext], Any]:
-    """A member that is left out of the request where its prop is None.
-
-    Args:
-        of: Makes the member of the prop's value.
-    """
+    """A member that is left out of the request where its prop is None."""
     return lambda value, context: None if value is None else of(value)
 
 

@@ -39,11 +39,7 @@ def create_training_job(context: RequestContext) -> dict[str, Any]:
 
 
 def request_advice(context: JobContext) -> Iterator[Advice]:
-    """Yield the warnings about what AWS accepts, but what has no effect or not the intended one.
-
-    Args:
-        context: The props, and one request of the job.
-    """
+    """Yield the warnings about what AWS accepts, but what has no effect or not the intended one."""
     for name, prop in table().items():
         if prop.advice is not None and context.props.get(name) is not None:
             yield from prop.advice(context.props[name], context)

@@ -21,11 +21,6 @@ def check_zone(name: str, channel: EfsChannel, network: TrainingNetwork) -> None
     """Check that hosts find a One Zone file system by its id alone, which is all that a request can say of it.
 
     From another zone a mount names the file system's zone, or its mount target (EFS's guide, "Mounting One Zone file systems").
-
-    Args:
-        name: The channel's name.
-        channel: The channel.
-        network: The network of the hosts.
     """
     zone = getattr(channel.file_system.node.default_child, "availability_zone_name", None)
     if zone is None:
@@ -40,12 +35,7 @@ def check_zone(name: str, channel: EfsChannel, network: TrainingNetwork) -> None
 
 
 def check_policy(name: str, channel: EfsChannel) -> None:
-    """Have CDK check at synthesis, when it is complete, that a file system's policy lets a job mount it.
-
-    Args:
-        name: The channel's name.
-        channel: The channel.
-    """
+    """Have CDK check at synthesis, when it is complete, that a file system's policy lets a job mount it."""
     if hasattr(channel.file_system.node.default_child, "file_system_policy"):
         check_at_synthesis(channel.file_system, functools.partial(_denied, name, channel))
 

@@ -30,12 +30,7 @@ _REMOTE_DEBUG = ("CreateControlChannel", "CreateDataChannel", "OpenControlChanne
 
 
 def grant_channels(role: TrainingRole, props: TrainingProps) -> None:
-    """Grant jobs permission to read their channels; for file systems, also allow connections from the job's network.
-
-    Args:
-        role: The role of the jobs.
-        props: The props of the jobs.
-    """
+    """Grant jobs permission to read their channels; for file systems, also allow connections from the job's network."""
     network = props.get("network")
     for name, channel in (props.get("channels") or {}).items():
         if isinstance(channel, S3Channel):
@@ -52,12 +47,7 @@ def grant_channels(role: TrainingRole, props: TrainingProps) -> None:
 
 
 def grant_members(role: TrainingRole, props: TrainingProps) -> None:
-    """Grant jobs the permissions for all props but channels, output, image and network.
-
-    Args:
-        role: The role of the jobs.
-        props: The props of the jobs.
-    """
+    """Grant jobs the permissions for all props but channels, output, image and network."""
     for place in _places(props):
         role.grant_write(place.bucket, place.prefix)
     _grant_keys(role, props)

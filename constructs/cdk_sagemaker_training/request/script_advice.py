@@ -91,10 +91,6 @@ def _advice(root: Path, files: Iterable[Path], context: JobContext, entry_point:
 def check_options(code: TrainingCode, context: JobContext) -> None:
     """Check that a script takes the hyperparameters, where its options are certain: each is an argument ``--key value``.
 
-    Args:
-        code: The folder.
-        context: The props, and the request.
-
     Raises:
         ValueError: The script would end at its arguments, or take False for True.
     """

@@ -39,9 +39,6 @@ def archives_beside(asset: s3_assets.Asset) -> str:
     A job may read all of them, as who may read CDK's assets may read all of their bucket: "we give permissions on all files in
     the bucket since we don't want to accidentally revoke permission on old versions when deploying a new version" (aws-s3-assets,
     Asset.grantRead). The next attempt of an execution from before the code was edited reads the code from then.
-
-    Args:
-        asset: The archive.
     """
     key = asset.s3_object_key
     if is_unresolved(key):

@@ -28,11 +28,7 @@ class JobTags(Construct):
     """
 
     def __init__(self, scope: Construct) -> None:
-        """Create the construct, with the id "JobTags".
-
-        Args:
-            scope: The construct that starts the jobs.
-        """
+        """Create the construct, with the id "JobTags"."""
         super().__init__(scope, "JobTags")
         self._manager = TagManager(TagType.KEY_VALUE, _RESOURCE_TYPE)
         self._requested: set[str] = set()

@@ -13,9 +13,6 @@ def training_definition(plan: Plan) -> dict[str, Any]:
     """Return the state machine that runs jobs one after the other; see ``Attempt`` for the states of each.
 
     The names of the states of a job with a suffix begin with it, like `CompileCreate` for `compile`.
-
-    Args:
-        plan: The workflow.
     """
     firsts = [state_of_job(suffix, "FirstAttempt") for suffix in plan.requests]
     states: dict[str, Any] = {}

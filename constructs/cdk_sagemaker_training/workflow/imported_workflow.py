@@ -28,29 +28,12 @@ class ITrainingWorkflow(WorkflowMetrics, Resource):
 
 @jsii.implements(iam.IGrantable)
 class ImportedWorkflow(ITrainingWorkflow):
-    """A workflow that another stack or app defines.
-
-    Attributes:
-        state_machine: The state machine.
-        role: The jobs' role; None if it is not known.
-        job_metrics: Whether CloudWatch gets metrics of its jobs.
-    """
+    """A workflow that another stack or app defines; its ``role``, the jobs', is None if it is not known."""
 
     def __init__(
         self, scope: Construct, id: str, state_machine_arn: str, role: iam.IRole | None, job_metrics: bool
     ) -> None:
-        """Refer to the state machine.
-
-        Args:
-            scope: The parent construct.
-            id: The construct id.
-            state_machine_arn: Its ARN.
-            role: The jobs' role; None if it is not known.
-            job_metrics: Whether CloudWatch gets metrics of its jobs.
-
-        Raises:
-            ValueError: The ARN is not that of a state machine.
-        """
+        """Refer to the state machine."""
         known = not is_unresolved(state_machine_arn)
         if known and not re.fullmatch(r"arn:[^:]+:states:[^:]+:[^:]+:stateMachine:[^:]+", state_machine_arn):
             raise must("state_machine_arn", "be the ARN of a state machine", repr(_ARN), repr(state_machine_arn))

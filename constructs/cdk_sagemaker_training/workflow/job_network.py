@@ -20,18 +20,7 @@ def in_vpc(
     vpc_subnets: ec2.SubnetSelection | None,
     security_groups: Sequence[ec2.ISecurityGroup] | None,
 ) -> TrainingProps:
-    """Return the props of a job with the network that CDK's three props of a VPC make; ``props`` where none of them is given.
-
-    Args:
-        scope: The construct, below which the network has the id "Network".
-        props: The props of the job.
-        vpc: The VPC.
-        vpc_subnets: Selects among its subnets.
-        security_groups: Existing security groups.
-
-    Raises:
-        ValueError: ``vpc`` is given beside ``network``, or one of the others without ``vpc``.
-    """
+    """Return the props of a job with the network that CDK's three props of a VPC make; ``props`` where none of them is given."""
     if vpc is None and vpc_subnets is None and security_groups is None:
         return props
     # Here and not above: it imports aws_ec2, which takes long and which a job without a network does without.

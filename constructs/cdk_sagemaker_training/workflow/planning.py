@@ -23,17 +23,6 @@ if TYPE_CHECKING:
     from aws_cdk import Duration
 
 
-def in_order(*features: Feature | None) -> list[Feature]:
-    """Return the features that there are, in the order in which they put their states.
-
-    Those that count or notify of what others do come after them.
-
-    Args:
-        *features: The features of each prop; None for a prop that is not given.
-    """
-    return [feature for feature in features if feature is not None]
-
-
 def planned(
     jobs: JobSet,
     features: Sequence[Feature],
@@ -44,20 +33,7 @@ def planned(
     integration: Integration | None,
     timeout: Duration | int | None,
 ) -> Plan:
-    """Return the plan of a workflow, with its requests rendered and all of it checked.
-
-    Args:
-        jobs: Its jobs.
-        features: Its features.
-        props: The props of its job.
-        resume_from: Its prop.
-        queue: Its prop.
-        integration: Its prop.
-        timeout: Its prop.
-
-    Raises:
-        ValueError: A prop breaks a rule, or does not go with another.
-    """
+    """Return the plan of a workflow, with its requests rendered and each of its props checked beside the others."""
     folder = checkpoint_folder(resume_from, jobs.checkpoints)
     name = f"{DATA}.JobName"
     requests = {
@@ -91,12 +67,8 @@ def _service(
     """By which service jobs are created."""
     if queue is None:
         if any(feature.preemptions is not None for feature in features):
-            raise must(
-                "queue",
-                "be given where retries have Cause.PREEMPTED, since no other job is preempted",
-                "queue.share('vision')",
-                "None",
-            )
+            rule = "be given where retries have Cause.PREEMPTED, since no other job is preempted"
+            raise must("queue", rule, "queue.share('vision')", "None")
         watched = any(feature.watch() for feature in features)
         return DirectJobs(integration, requests, props, watched=watched)
     if isinstance(queue, ITrainingQueue) and queue.shares:
@@ -107,29 +79,17 @@ def _service(
             "the queue",
         )
     if integration not in (None, "poll"):
-        raise must(
-            "integration",
-            "be 'poll' with a queue, since `.sync` creates a job at once",
-            "integration=None",
-            repr(integration),
-        )
+        rule = "be 'poll' with a queue, since `.sync` creates a job at once"
+        raise must("integration", rule, "integration=None", repr(integration))
     for feature in features:
         if feature.not_queued:
-            raise must(
-                f"{feature.prop}",
-                f"be left out with a queue, since {feature.not_queued}",
-                f"{feature.prop}=[]",
-                repr(feature),
-            )
+            rule = f"be left out with a queue, since {feature.not_queued}"
+            raise must(feature.prop, rule, f"{feature.prop}=[]", repr(feature))
     limits = [feature.preemptions for feature in features if feature.preemptions is not None]
     share = queue.queue.shares[queue.name] if isinstance(queue, QueueShare) else None
     if limits and not isinstance(share, QuotaShare):
-        raise must(
-            "queue",
-            "be a QuotaShare of a TrainingQueue where retries have Cause.PREEMPTED, since no other job is preempted",
-            "queue.share('vision')",
-            repr(queue),
-        )
+        rule = "be a QuotaShare of a TrainingQueue where retries have Cause.PREEMPTED, since no other job is preempted"
+        raise must("queue", rule, "queue.share('vision')", repr(queue))
     for feature in features:
         if feature.bounds_runs and isinstance(share, QuotaShare) and share.is_preemptible and not limits:
             raise must(

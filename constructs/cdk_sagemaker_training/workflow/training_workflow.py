@@ -44,7 +44,7 @@ from cdk_sagemaker_training.resources.queue import ITrainingQueue, QueueShare
 from cdk_sagemaker_training.workflow.definition import training_definition
 from cdk_sagemaker_training.workflow.imported_workflow import ImportedWorkflow, ITrainingWorkflow
 from cdk_sagemaker_training.workflow.job_network import in_vpc
-from cdk_sagemaker_training.workflow.planning import in_order, planned
+from cdk_sagemaker_training.workflow.planning import planned
 
 if TYPE_CHECKING:
     # Not needed to run, and takes as long to import as making a workflow or more.
@@ -201,7 +201,8 @@ class TrainingWorkflow(ITrainingWorkflow, StoppedWithParent):
         super().__init__(scope, id)
         check_props("TrainingWorkflow", props, annotations_of(TrainingWorkflow.__init__))
         props = in_vpc(self, props, vpc, vpc_subnets, security_groups)
-        features = in_order(
+        # In the order in which they put their states: those that count or notify of what others do come after them.
+        given = (
             InputFields(input_fields) if input_fields else None,
             Alternatives(alternatives) if alternatives else None,
             None if retries is None else RetriedFailures(retries) if isinstance(retries, int) else Retries(retries),
@@ -213,6 +214,7 @@ class TrainingWorkflow(ITrainingWorkflow, StoppedWithParent):
             None if waiting_longer_than is None else WaitingLongerThan(waiting_longer_than),
             Notify(notify) if notify else None,
         )
+        features = [feature for feature in given if feature is not None]
         variants = [variant for feature in features for variant in feature.alternatives(props)]
         jobs = JobSet(self, props, variants, request_overrides)
         plan = planned(jobs, features, props, resume_from, queue=queue, integration=integration, timeout=timeout)
@@ -327,11 +329,7 @@ class TrainingWorkflow(ITrainingWorkflow, StoppedWithParent):
 
 
 def keeping_job(workflow: str) -> dict[str, Any]:
-    """Return the props of a state that runs a workflow and keeps the description of its job for the states after it.
-
-    Args:
-        workflow: The workflow's id.
-    """
+    """Return the props of a state that runs a workflow and keeps the description of its job for the states after it."""
     return {
         "input": sfn.TaskInput.from_json_path_at("$"),
         "result_selector": {"Job.$": "$.Output"},
