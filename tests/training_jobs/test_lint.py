@@ -138,6 +138,7 @@ def test_the_loop_without_a_planted_line_has_no_mistake(job: Job, tmp_path: Path
         (Job(compiled=True, dynamic=True), "batch = tokenizer(batch, padding='longest')"),
         (COMPILED, "layer = torch.nn.Conv2d(3, 8, 3, padding=1)"),
         (COMPILED, "held_out = DataLoader(validation, shuffle=True)"),
+        (Job(), "sampler = DistributedSampler(test_images)"),
         (Job(), "host = os.environ.get('SM_CURRENT_HOST', 'algo-1')"),
         (GROUPS, "prepares = os.environ['SM_CURRENT_INSTANCE_GROUP'] == 'data_group'"),
         (Job(), "raise ValueError('a host must be like algo-1')"),

@@ -234,6 +234,7 @@ def test_false_for_a_type_that_takes_each_text_for_true_is_refused(tmp_path: Pat
         SCRIPT.replace("args =", "add_more(parser)\nargs ="),
         SCRIPT.replace("args =", "others = argparse.ArgumentParser()\nargs ="),
         SCRIPT.replace("args =", "kinds = parser.add_subparsers()\nargs ="),
+        SCRIPT.replace("args =", "add = parser.add_argument\nadd('--learning_rate', type=float)\nargs ="),
         SCRIPT.replace("args =", "for name in os.environ:\n    parser.add_argument(name)\nargs ="),
         SCRIPT.replace("import argparse", "import configargparse as argparse"),
         SCRIPT.replace("argparse.ArgumentParser(", "argparse.ArgumentParser(parents=[common], "),

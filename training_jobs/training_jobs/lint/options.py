@@ -20,6 +20,7 @@ RULE = "options"  # by which a comment switches it off
 _WITHOUT_VALUE = ("store_true", "store_false", "store_const", "append_const", "count", "help", "version")
 _WITH_VALUE = ("store", "append", "extend")
 _OPTIONAL = ("?", "*")
+_METHODS = ("add_argument", "add_argument_group", "add_mutually_exclusive_group", "parse_args", "parse_known_args")
 _TYPES = ("int", "float", "bool", "str")
 _NEGATIVE = re.compile(r"-\d+|-\d*\.\d+")  # `_negative_number_matcher`, argparse.py: -1e-5 is none
 _UNKNOWN_PARSERS = ("parents", "prefix_chars", "exit_on_error", "fromfile_prefix_chars", None)
@@ -124,6 +125,8 @@ def options_of(script: Script) -> Options | None:
         return None
     if {"add_subparsers", "parse_intermixed_args", "add_mutually_exclusive_group"} & {name for name, _ in named}:
         return None
+    if any(_is_renamed(script, node) for node in script.nodes):
+        return None
     found = [_option(script, call) for name, call in named if name == "add_argument"]
     if any(option is None for option in found) or RULE in script.allowed.get(0, ()):
         return None
@@ -164,6 +167,14 @@ def _passes_on(script: Script, parser: ast.Call) -> bool:
         if loaded and not isinstance(script.parents[node], ast.Attribute | ast.Return):
             return True
     return False
+
+
+def _is_renamed(script: Script, node: ast.AST) -> bool:
+    """Whether a method of a parser is not called where it is named, like `add = parser.add_argument`."""
+    if not isinstance(node, ast.Attribute) or node.attr not in _METHODS:
+        return False
+    call = script.parents[node]
+    return not (isinstance(call, ast.Call) and call.func is node)
 
 
 def _drops(script: Script, call: ast.Call) -> bool:

@@ -317,7 +317,8 @@ def _set_epoch(scripts: Sequence[Script], job: Job) -> Found:
         return
     for script in scripts:
         for call in script.calls:
-            if name_of(call) == "DistributedSampler" and constant(keyword(call, "shuffle")) is not False:
+            shuffles = name_of(call) == "DistributedSampler" and constant(keyword(call, "shuffle")) is not False
+            if shuffles and not _evaluates(script, call):
                 yield (
                     script,
                     call.lineno,
