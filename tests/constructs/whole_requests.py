@@ -61,6 +61,8 @@ def image_at(uri: str) -> Any:
         repository="repository",
         base=base,
         check_files=lambda files: None,
+        copied=None,
+        program=lambda: None,
         contents=lambda: None,
         platform=None,
         check_xla_has_cuda=lambda: None,

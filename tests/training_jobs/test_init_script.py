@@ -76,6 +76,21 @@ parser.add_argument("--dataroot", required=True, default="unused")
 parser.add_argument("--seed", type=int, default=123)
 args = parser.parse_args()
 """
+# As the scripts of AWS's notebooks, of which a fifth end without a channel.
+CHANNELS = """
+import argparse
+import os
+parser = argparse.ArgumentParser()
+parser.add_argument("--train", default=os.environ["SM_CHANNEL_TRAIN"])
+parser.add_argument("--test", default=os.environ.get("SM_CHANNEL_TEST_DATA"))
+parser.add_argument("--more", default=os.environ.get("SM_CHANNEL_MORE", "more"))
+parser.add_argument("--finetune", type=bool, default=False)
+parser.add_argument("--amp", type=bool, default=True)
+parser.add_argument("--epochs", type=int, default=1)
+args = parser.parse_args()
+if "SM_CHANNEL_EXTRA" in os.environ:
+    print(os.environ["SM_CHANNEL_EXTRA"])
+"""
 
 
 def script(folder: Path, text: str, **beside: str) -> Path:
@@ -229,6 +244,28 @@ def test_a_script_that_writes_no_model_is_not_failed_for_that(tmp_path: Path) ->
     assert 'missing_model="ignore"' in app_of(read_script(script(tmp_path, "print(1)\n")), tmp_path)
     kept = script(tmp_path, "import os\nprint(os.environ['SM_MODEL_DIR'])\n")
     assert "missing_model" not in app_of(read_script(kept), tmp_path)
+
+
+def test_an_app_has_the_channels_without_which_its_script_ends_and_says_where_their_data_go(tmp_path: Path) -> None:
+    init("--from-script", str(script(tmp_path, CHANNELS)), str(tmp_path / "app"))
+    text = json.dumps(synthesized(tmp_path / "app"))
+    assert [name for name in ("train", "test_data", "more", "extra") if f"data/{name}/" in text] == [
+        "train",
+        "test_data",
+    ]
+    readme = (tmp_path / "app" / "README.md").read_text()
+    assert "aws s3 cp --recursive DATA s3://BUCKET/data/test_data/" in readme
+    assert readme.index("local up") < readme.index("s3://BUCKET/data/train/") < readme.index("training-jobs start")
+
+
+def test_an_option_that_takes_each_text_for_true_is_no_input_of_an_execution(tmp_path: Path) -> None:
+    """Python's argparse, "type": "The bool() function is not recommended as a type converter"."""
+    text = app_of(read_script(script(tmp_path, CHANNELS)), tmp_path)
+    assert "# Without finetune, amp: type=bool takes each text, and False too, for True." in text
+    assert '"epochs": NumberField(default=1, whole=True)' in text
+    assert '"finetune"' not in text
+    required = app_of(read_script(script(tmp_path, CHANNELS.replace("default=True", "required=True"))), tmp_path)
+    assert '"amp": ChoiceField(["True"])' in required
 
 
 def test_the_first_script_and_its_app_synthesize(tmp_path: Path) -> None:

@@ -17,7 +17,17 @@ from sagemaker_training import environment
 from sagemaker_training.mapping import to_cmd_args
 from stacks import UserStack
 
-from cdk_sagemaker_training import Alternative, DataParallelJob, InstanceGroup, TrainingCode, training_code_path
+from cdk_sagemaker_training import (
+    Alternative,
+    ChoiceField,
+    DataParallelJob,
+    InstanceGroup,
+    NumberField,
+    TextField,
+    TrainingCode,
+    TrainingImage,
+    training_code_path,
+)
 from cdk_sagemaker_training.jobs.hyperparameters import encode_hyperparameter
 from training_jobs.lint import options_of, refusals
 from training_jobs.lint.options import Refusal
@@ -252,6 +262,86 @@ def test_values_that_an_execution_decides_are_not_known_and_their_names_are(tmp_
     written(tmp_path, '"--epochs", type=int, required=True')
     assert refusal(tmp_path, {"epochs": sfn.JsonPath.string_at("$.epochs")}) == ""
     assert "'epochs'" in refusal(tmp_path, {"epoch_count": sfn.JsonPath.string_at("$.epochs")})
+
+
+@pytest.mark.parametrize(
+    ("option", "field", "refused"),
+    [
+        ('"--optimizer", choices=["sgd", "adam"]', ChoiceField(["sgd", "lion"]), "lion"),
+        ('"--epochs", type=int', NumberField(1, 20, default=2.5), "2.5"),
+        ('"--epochs", type=int', NumberField(1, 20, whole=True, default=2), ""),
+        ('"--lr", type=float', NumberField(1e-6, 1, default=0.1), ""),
+        ('"--lr", type=float', TextField(default="small"), "small"),
+        ('"--optimizer", choices=["sgd", "adam"]', ChoiceField(["sgd", "adam"], default="adam"), ""),
+    ],
+)
+def test_what_an_input_field_allows_is_held_against_the_option_that_gets_it(
+    tmp_path: Path, option: str, field: Any, refused: str
+) -> None:
+    """As the text that `States.Format` makes, which the script has."""
+    key = option.split('"')[1].lstrip("-")
+    code = TrainingCode(str(written(tmp_path, option)))
+    ended = {str(value): parsed(tmp_path, {key: value}) is None for value in field.listed}
+    place, said = sfn.JsonPath.string_at("$.given"), ""
+    for of_field in (sfn.JsonPath.format("{}", place), *(() if isinstance(field, NumberField) else (place,))):
+        try:
+            UserStack().workflow(code=code, hyperparameters={key: of_field}, input_fields={"given": field})
+        except ValueError as error:
+            said = str(error)
+        assert [value for value, is_refused in ended.items() if is_refused] == ([refused] if refused else [])
+        assert (f"each value of input_fields['given'], which hyperparameters[{key!r}] has, must" in said) is bool(
+            refused
+        )
+        assert repr(refused) in said or not refused
+
+
+BASE = (
+    "FROM 763104351884.dkr.ecr.us-east-1.amazonaws.com/pytorch-training:2.6.0-gpu-py312-cu126-ubuntu22.04-sagemaker\n"
+)
+COPIED = "COPY src/ /opt/ml/code/\n"
+PROGRAM = "ENV SAGEMAKER_PROGRAM=train.py\n"
+
+
+def refused_by_image(folder: Path, dockerfile: str, **props: Any) -> str:
+    """What synth says of an image that is built; "" where it takes the hyperparameters."""
+    (folder / "Dockerfile").write_text(BASE + dockerfile)
+    stack = UserStack()
+    try:
+        stack.workflow(image=TrainingImage.from_asset(stack, "Built", str(folder)), **props)
+    except ValueError as error:
+        return str(error)
+    return ""
+
+
+def test_the_script_that_a_dockerfile_gives_the_toolkit_is_held_against_the_hyperparameters(tmp_path: Path) -> None:
+    (tmp_path / "src").mkdir()
+    written(tmp_path / "src", LR)
+    given = {"learning_rate": 0.1}
+    said = refused_by_image(tmp_path, COPIED + PROGRAM, hyperparameters=given)
+    assert said.startswith(
+        "hyperparameters['learning_rate'] must be an option of the script, since argparse ends it at others"
+    )
+    assert "got none of src/train.py" in said
+    assert refused_by_image(tmp_path, COPIED + PROGRAM, hyperparameters={"learning-rate": 0.1}) == ""
+
+
+@pytest.mark.parametrize(
+    ("dockerfile", "props"),
+    [
+        (COPIED + PROGRAM + 'ENTRYPOINT ["python", "/opt/ml/code/train.py"]\n', {}),
+        (COPIED, {}),
+        (COPIED + PROGRAM, {"environment": {"SAGEMAKER_PROGRAM": "other.py"}}),
+        (COPIED + PROGRAM, {"container_entrypoint": ["python", "/opt/ml/code/train.py"]}),
+        (COPIED + PROGRAM.replace("train.py", "other.py"), {}),
+        ("COPY . /opt/ml/code/\n" + PROGRAM, {}),
+    ],
+)
+def test_where_an_image_starts_another_script_or_it_is_not_certain_which_nothing_is_said(
+    tmp_path: Path, dockerfile: str, props: dict[str, Any]
+) -> None:
+    (tmp_path / "src").mkdir()
+    written(tmp_path / "src", LR)
+    assert refused_by_image(tmp_path, dockerfile, hyperparameters={"learning_rate": 0.1}, **props) == ""
 
 
 def test_the_hyperparameters_of_an_alternative_are_held_against_the_script_too(tmp_path: Path) -> None:

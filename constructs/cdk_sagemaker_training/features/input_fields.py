@@ -17,6 +17,7 @@ from cdk_sagemaker_training.lifecycle.feature import Feature
 from cdk_sagemaker_training.props.jsonpath import quoted
 from cdk_sagemaker_training.props.prop import LITERAL, Prop, kind
 from cdk_sagemaker_training.props.prop_types import Value, check_fields
+from cdk_sagemaker_training.request.script_advice import check_values
 
 if TYPE_CHECKING:
     from cdk_sagemaker_training.lifecycle.plan import Plan
@@ -191,6 +192,8 @@ class InputFields(Feature):
                 _check_type(name, field, member, shape)
                 for value in field.listed:
                     _check_value(name, value, member, shape)
+        if (code := plan.props.get("code")) is not None:
+            check_values(code, plan, {name: field.listed for name, field in self.fields.items()})
         plan.jobs.advise(_unused_advice(self.fields, plan.all_requests))
 
     def before_the_first_job(self, following: str) -> Mapping[str, Any]:

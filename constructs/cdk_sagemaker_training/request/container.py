@@ -23,7 +23,12 @@ from cdk_sagemaker_training.props.prop import IN_INPUT, VALUES_IN_INPUT, Known, 
 from cdk_sagemaker_training.request.context import JobContext, RequestContext, optional
 from cdk_sagemaker_training.request.image_contents import check_contents, contents_advice, idle_gpus_advice
 from cdk_sagemaker_training.request.machine import instance_count, instance_types
-from cdk_sagemaker_training.request.script_advice import check_options, code_advice, copied_code_advice
+from cdk_sagemaker_training.request.script_advice import (
+    check_copied_options,
+    check_options,
+    code_advice,
+    copied_code_advice,
+)
 from cdk_sagemaker_training.request.variables import environment_advice, hyperparameters_advice
 from cdk_sagemaker_training.resources.image_advice import image_advice
 
@@ -177,6 +182,7 @@ def _check_image(image: TrainingImage, context: JobContext) -> None:
     check_contents(image, context.job_request)
     image.check_files(context.job_request.files)
     _check_script(image, context)
+    check_copied_options(image, context)
     if context.job_request.environment.get("PJRT_DEVICE") == "CUDA":
         image.check_xla_has_cuda()
 

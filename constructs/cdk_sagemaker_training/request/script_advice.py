@@ -16,6 +16,7 @@ from cdk_sagemaker_training.jobs.hyperparameters import encode_hyperparameter
 from cdk_sagemaker_training.request.context import JobContext
 
 if TYPE_CHECKING:
+    from cdk_sagemaker_training.lifecycle.plan import Plan
     from cdk_sagemaker_training.resources.image import TrainingImage
     from training_jobs.lint.options import Options
 
@@ -29,6 +30,8 @@ _SAVES = re.compile(
     r"torch\.save\(|\.save_pretrained\(|\.save_model\(|\.save_weights\(|\bmodel\.save\(|saved_model\.save\(|joblib\.dump\("
 )
 _FOLDERS = re.compile(r"dir|path|folder|out|save", re.IGNORECASE)
+# A place in an execution's input, or that as text.
+_FIELD = re.compile(r"(?:States\.Format\('\{\}', )?\$\.(?P<name>\w+)\)?")
 _OFF = "; a comment `# training-jobs: allow options` at its beginning switches this off"
 
 
@@ -41,9 +44,14 @@ def code_advice(code: TrainingCode, context: JobContext) -> Iterator[Advice]:
 def copied_code_advice(image: TrainingImage, context: JobContext) -> Iterator[Advice]:
     """Warn of mistakes in the scripts that a Dockerfile copies; nothing where it copies what its text does not name."""
     root, sources = image.copied or (Path(), None)
+    yield from _advice(root, _copied_scripts(root, sources), context)
+
+
+def _copied_scripts(root: Path, sources: Sequence[str] | None) -> list[Path]:
+    """The scripts that a Dockerfile copies, relative to its build context."""
     found = (path for source in sources or () for path in root.glob(source))
     scripts = (script for path in found for script in (path.rglob("*.py") if path.is_dir() else [path]))
-    yield from _advice(root, (script.relative_to(root) for script in scripts), context)
+    return [script.relative_to(root) for script in scripts]
 
 
 def debugger_advice(debugger: Debugger, context: JobContext) -> Iterator[Advice]:
@@ -94,20 +102,66 @@ def check_options(code: TrainingCode, context: JobContext) -> None:
     Raises:
         ValueError: The script would end at its arguments, or take False for True.
     """
-    options = _options(code, context)
+    _refuse(_options(code, context.props), context, code.flags, pairs=code.arguments == "--key value")
+
+
+def check_copied_options(image: TrainingImage, context: JobContext) -> None:
+    """Check that the script which a Dockerfile copies, and gives the toolkit by SAGEMAKER_PROGRAM, takes the hyperparameters."""
+    root, sources = image.copied or (Path(), None)
+    program = image.program() if sources and context.props.get("container_entrypoint") is None else None
+    names = (context.job_request.environment, context.props.get("environment"), context.props.get("hyperparameters"))
+    if program is None or {"SAGEMAKER_PROGRAM", "sagemaker_program"} & {
+        name for of_one in names for name in of_one or ()
+    }:
+        return
+    from training_jobs.lint import options_of, scripts_of
+
+    found = [path for path in _copied_scripts(root, sources) if f"/{path}".endswith(f"/{program}")]
+    if len(found) == 1:
+        _refuse(next(map(options_of, scripts_of(root, found)), None), context, (), pairs=True)
+
+
+def _refuse(options: Options | None, context: JobContext, flags: Sequence[str], *, pairs: bool) -> None:
+    if options is None:
+        return
+    from training_jobs.lint import refusals
+
+    for refusal in refusals(options, _given(context), flags, pairs):
+        prop = f"hyperparameters[{refusal.key!r}]" if refusal.key else "hyperparameters"
+        raise must(prop, refusal.rule, refusal.example, f"{refusal.got}{_OFF}")
+
+
+def check_values(code: TrainingCode, plan: Plan, listed: Mapping[str, Sequence[Any]]) -> None:
+    """Check that a script takes what an execution's input may have, where a hyperparameter is a field or its text.
+
+    Args:
+        code: The folder.
+        plan: The workflow.
+        listed: Values that are known to be allowed, by the fields' names.
+
+    Raises:
+        ValueError: The script would end at such a value.
+    """
+    options = _options(code, plan.props)
     if options is None:
         return
     from training_jobs.lint import refusals
 
     pairs = code.arguments == "--key value"
-    for refusal in refusals(options, _given(context), code.flags, pairs):
-        prop = f"hyperparameters[{refusal.key!r}]" if refusal.key else "hyperparameters"
-        raise must(prop, refusal.rule, refusal.example, f"{refusal.got}{_OFF}")
+    decided = {item for request in plan.all_requests for item in request.get("HyperParameters", {}).items()}
+    for name, expression in sorted(decided):
+        key, found = name.removesuffix(".$"), _FIELD.fullmatch(str(expression))
+        field = found["name"] if found and key != name else ""
+        for value in listed.get(field, ()):
+            for refusal in refusals(options, {key: str(value)}, code.flags, pairs):
+                if refusal.key:
+                    prop = f"each value of input_fields[{field!r}], which hyperparameters[{key!r}] has,"
+                    raise must(prop, refusal.rule, refusal.example, f"{refusal.got}{_OFF}")
 
 
 def ignored_advice(code: TrainingCode, context: JobContext) -> Iterator[Advice]:
     """Warn of hyperparameters that a script ignores, since it calls ``parse_known_args`` and nothing else reads them."""
-    options = _options(code, context)
+    options = _options(code, context.props)
     if options is None:
         return
     from training_jobs.lint import ignored, scripts_of
@@ -146,11 +200,11 @@ def unsaved_model_advice(code: TrainingCode, requests: Sequence[Mapping[str, Any
             return
 
 
-def _options(code: TrainingCode, context: JobContext) -> Options | None:
+def _options(code: TrainingCode, props: Mapping[str, Any]) -> Options | None:
     """The options of the script that is started; None where it is not by the toolkit, or they are not certain."""
     from training_jobs.lint import options_of, scripts_of
 
-    if code.arguments == "key=value" or context.props.get("container_entrypoint") is not None:
+    if code.arguments == "key=value" or props.get("container_entrypoint") is not None:
         return None
     return next(map(options_of, scripts_of(Path(code.directory), [Path(code.entry_point)])), None)
 

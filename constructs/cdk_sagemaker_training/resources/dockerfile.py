@@ -114,6 +114,15 @@ def script_line(file: Path) -> str | None:
     return None
 
 
+def program_of(file: Path) -> str | None:
+    """Return the script that a Dockerfile names for the toolkit by an ENV of SAGEMAKER_PROGRAM; None where another is started."""
+    content: Any = io.BytesIO(file.read_bytes())  # its type stub has text, its code accepts bytes only
+    parser = DockerfileParser(fileobj=content)
+    names = [instruction["instruction"] for instruction in parser.structure]
+    last = names[len(names) - names[::-1].index("FROM") :] if "FROM" in names else names
+    return None if {"ENTRYPOINT", "CMD"} & {*last} else parser.envs.get("SAGEMAKER_PROGRAM")
+
+
 def ignore_lines(kept: list[str], directory: Path) -> list[str]:
     """Return the lines of a .dockerignore that excludes all but some paths.
 

@@ -418,6 +418,14 @@ class TrainingImage(Construct):
 
         return script_line(self._dockerfile)
 
+    def program(self) -> str | None:
+        """The script that the Dockerfile names for SageMaker's toolkit; None without one, or if the image starts another."""
+        if self._dockerfile is None:
+            return None
+        from cdk_sagemaker_training.resources.dockerfile import program_of
+
+        return program_of(self._dockerfile)
+
     def grant_pull(self, grantee: iam.IGrantable) -> iam.Grant:
         """Grant permission to pull the image; workflows and tasks call this for the job's role.
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from training_jobs.lint import options_of
+from training_jobs.lint import channels_of, options_of
 from training_jobs.lint.script import Script
 
 MODEL, CHECKPOINTS, LOGS = "/opt/ml/model", "/opt/ml/checkpoints", "/opt/ml/output/data"
@@ -95,6 +95,8 @@ class TrainingScript:
         requirements: Packages to install beside those of AWS's container.
         framework: The container: ``pytorch`` or ``tensorflow``.
         keeps_model: Whether it is known to write to ``/opt/ml/model``.
+        channels: The channels that it reads, and has nothing in their place.
+        always_true: Options of ``type=bool``, which no text but the empty one makes False.
     """
 
     path: Path
@@ -104,6 +106,8 @@ class TrainingScript:
     requirements: tuple[str, ...]
     framework: str
     keeps_model: bool
+    channels: tuple[str, ...]
+    always_true: tuple[str, ...]
 
 
 def read_script(path: Path) -> TrainingScript:
@@ -127,7 +131,7 @@ def read_script(path: Path) -> TrainingScript:
         folders.setdefault("output_dir", MODEL)
         options = [Option("num_train_epochs", 1.0), *(one for one in options if one.name != "num_train_epochs")]
     wanted = (one for one in options if one.name not in folders and (one.required or one.default is not None))
-    given = tuple(map(_on_cpu, wanted))
+    given = tuple(one for one in map(_on_cpu, wanted) if one.type != "bool" or one.required)
     tensorflow = bool(modules & {*_OF_TENSORFLOW}) and "torch" not in modules
     return TrainingScript(
         path,
@@ -137,6 +141,8 @@ def read_script(path: Path) -> TrainingScript:
         () if (path.parent / "requirements.txt").exists() else _requirements(modules, tensorflow),
         "tensorflow" if tensorflow else "pytorch",
         MODEL in folders.values() or "SM_MODEL_DIR" in text or MODEL in text,
+        tuple(channels_of(Script(path.name, text))),
+        tuple(one.name for one in options if one.type == "bool" and not one.required),
     )
 
 
@@ -285,11 +291,13 @@ def app_of(script: TrainingScript, directory: Path, *, data: str = "", stack: st
     )
     repository, tag = _CONTAINERS[script.framework]
     fields = {one: _field(one) for one in script.options}
+    channels = {} if data else {name: f'S3Channel(bucket, "data/{name}/")' for name in script.channels}
+    channels |= {"training": "S3Channel(data.bucket, data.s3_object_key)"} if data else {}
     names = {"DataParallelJob", "InstanceGroup", "S3Prefix", "TrainingBucket", "TrainingCode", "TrainingImage"}
     names |= {
         "TrainingWorkflow",
         *(text.partition("(")[0] for text in fields.values()),
-        *(["S3Channel"] if data else []),
+        *(["S3Channel"] if channels else []),
     }
     lines = [
         f'"""A stack whose workflow runs {script.path.name}: `training-jobs local up`, or `cdk deploy`."""',
@@ -302,7 +310,7 @@ def app_of(script: TrainingScript, directory: Path, *, data: str = "", stack: st
         f"from cdk_sagemaker_training import {_wrapped(sorted(names))}",
         "",
         "HERE = Path(__file__).parent",
-        *_options_source(fields),
+        *_options_source(fields, script.always_true),
         "app = cdk.App()",
         f'stack = cdk.Stack(app, "{stack}")',
         'bucket = TrainingBucket(stack, "Bucket", removal_policy=cdk.RemovalPolicy.DESTROY)',
@@ -313,7 +321,11 @@ def app_of(script: TrainingScript, directory: Path, *, data: str = "", stack: st
         '    job=DataParallelJob(InstanceGroup("ml.m5.xlarge")),',
         f'    image=TrainingImage.from_dlc(stack, "Image", "{repository}", "{tag}"),',
         f"    code=TrainingCode({code}, entry_point={_text(script.path.name)}{given}),",
-        *(['    channels={"training": S3Channel(data.bucket, data.s3_object_key)},'] if data else []),
+        *(
+            ["    channels={", *(f"        {_text(name)}: {text}," for name, text in channels.items()), "    },"]
+            if channels
+            else []
+        ),
         '    output=S3Prefix(bucket, "models/"),',
         *(['    checkpoints=S3Prefix(bucket, "checkpoints/"),'] if CHECKPOINTS in script.folders.values() else []),
         *_hyperparameters_source(script, bool(fields)),
@@ -328,16 +340,23 @@ def app_of(script: TrainingScript, directory: Path, *, data: str = "", stack: st
         '    metric_definitions={"loss": r"loss\\W+([0-9.]+(?:e[-+]?[0-9]+)?)"},',
         "    max_runtime=cdk.Duration.hours(1),",
         ")",
+        *([] if data or not channels else ['cdk.CfnOutput(stack, "BucketName", value=bucket.bucket_name)']),
         "app.synth()",
         "",
     ]
     return "\n".join(lines)
 
 
-def _options_source(fields: Mapping[Option, str]) -> list[str]:
+def _options_source(fields: Mapping[Option, str], always_true: Sequence[str]) -> list[str]:
+    left_out = (
+        [f"# Without {', '.join(always_true)}: type=bool takes each text, and False too, for True."]
+        if always_true
+        else []
+    )
     if not fields:
-        return []
+        return left_out
     return [
+        *left_out,
         "# The script's options with their defaults; `training-jobs start --set NAME=VALUE` sets one.",
         "OPTIONS = {",
         *(f"    {_text(one.name)}: {text}," for one, text in fields.items()),
@@ -368,7 +387,7 @@ def _field(option: Option) -> str:
     if isinstance(default, bool):
         return f'ChoiceField(["True", "False"], default="{default}")'
     if default is None:  # which the script requires
-        numbers = {"int": "NumberField(whole=True)", "float": "NumberField()"}
+        numbers = {"int": "NumberField(whole=True)", "float": "NumberField()", "bool": 'ChoiceField(["True"])'}
         return (
             f"ChoiceField({json.dumps([*option.choices])})"
             if option.choices

@@ -58,7 +58,7 @@ _README = """# {title}
 
 ```console
 training-jobs local up                                 # an AWS account on this machine, with this stack deployed
-training-jobs start --follow{example}    # train, and watch it
+{data}training-jobs start --follow{example}    # train, and watch it
 training-jobs download --to model
 training-jobs local stop
 ```
@@ -66,6 +66,10 @@ training-jobs local stop
 `app.py` is the stack, `{script}` the training. Packages that AWS's container lacks stand in `requirements.txt` beside the
 script. After an edit, `training-jobs local up` deploys it again. On AWS: `cdk deploy`, then `training-jobs --aws start`.
 """
+
+
+# For each channel; BUCKET is an output of the stack.
+_UPLOAD = "local-account run -- aws s3 cp --recursive DATA s3://BUCKET/data/{0}/    # of the channel {0}\n"
 
 
 def write_first_script(directory: Path) -> list[Path]:
@@ -88,7 +92,9 @@ def write_first_script(directory: Path) -> list[Path]:
     write_spirals(data)
     texts = {
         "app.py": app_of(read_script(script), directory, data="data/spirals.csv"),
-        "README.md": _README.format(title="A first script", example=" --set epochs=200", script="src/train.py"),
+        "README.md": _README.format(
+            title="A first script", data="", example=" --set epochs=200", script="src/train.py"
+        ),
         **FILES,
     }
     return sorted([script, data, *write_files(directory, texts)])
@@ -113,7 +119,8 @@ def write_script_app(script: Path, directory: Path) -> list[Path]:
     first = next((one for one in found.options if isinstance(one.default, int | float)), None)
     required = "".join(f" --set {one.field}=..." for one in found.options if one.required)
     example = required or ("" if first is None else f" --set {first.field}={first.default}")
-    readme = _README.format(title=script.stem.capitalize(), example=example, script=script)
+    data = "".join(_UPLOAD.format(name) for name in found.channels)
+    readme = _README.format(title=script.stem.capitalize(), data=data, example=example, script=script)
     texts = {"app.py": app_of(found, directory), "README.md": readme, **FILES}
     new = {name: text for name, text in texts.items() if not (directory / name).exists()}
     written = write_files(directory, new)

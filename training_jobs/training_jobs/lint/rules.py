@@ -380,17 +380,36 @@ def _channel(scripts: Sequence[Script], job: Job) -> Found:
         # Another file that is started itself is of other jobs.
         if job.entry_point and script.path != job.entry_point and "__main__" in script.text:
             continue
-        for node in script.nodes:
-            text = constant(node)
-            if not isinstance(text, str) or not text.startswith("SM_CHANNEL_") or text in known:
-                continue
-            parent = script.parents[node]
-            # `environ.get` and `getenv` may do without.
-            read = isinstance(parent, ast.Subscript) and isinstance(parent.ctx, ast.Load)
-            if read and "environ" in ast.unparse(parent.value) and not _conditional(script, node, text):  # type: ignore[attr-defined]
+        for line, text in _channel_variables(script, ast.Subscript):
+            if text not in known:
                 names = " and ".join(repr(name) for name in job.channels or ()) or "none"
                 why = f"{text} is of no channel of the job, whose channels are {names}: the script ends with a KeyError"
-                yield script, node.lineno, why  # type: ignore[attr-defined]
+                yield script, line, why
+
+
+def _channel_variables(script: Script, *readers: type[ast.AST]) -> Iterator[tuple[int, str]]:
+    """The variables of channels that a script reads on no condition, by a subscript or a call that has nothing in its place."""
+    for node in script.nodes:
+        text, parent = constant(node), script.parents.get(node)
+        if not isinstance(text, str) or not text.startswith("SM_CHANNEL_") or not isinstance(parent, readers):
+            continue
+        assert isinstance(node, ast.Constant)
+        if isinstance(parent, ast.Subscript):
+            reads = isinstance(parent.ctx, ast.Load) and "environ" in ast.unparse(parent.value)
+        else:
+            reads = isinstance(parent, ast.Call) and name_of(parent) in ("get", "getenv") and len(parent.args) == 1
+        if reads and not _conditional(script, node, text):
+            yield node.lineno, text
+
+
+def channels_of(script: Script) -> list[str]:
+    """Return the channels without which a script has no data: those that it reads, and has nothing in their place.
+
+    Args:
+        script: The script.
+    """
+    read = (text for _, text in _channel_variables(script, ast.Subscript, ast.Call))
+    return list(dict.fromkeys(text.removeprefix("SM_CHANNEL_").lower() for text in read))
 
 
 @_rule("host-name")
