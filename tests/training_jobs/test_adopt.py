@@ -264,12 +264,27 @@ def test_a_type_that_this_library_does_not_know_is_unlisted() -> None:
     assert 'InstanceGroup(unlisted("ml.c5.xlrage"), 2)' in adopted.source
 
 
+# As in AWS's notebooks of the model-parallel library, before it is filled in.
+LUSTRE_CHANNEL = {
+    "ChannelName": "train",
+    "DataSource": {
+        "FileSystemDataSource": {
+            "FileSystemId": "fs-0123456789abcdef0",
+            "FileSystemType": "FSxLustre",
+            "DirectoryPath": "...",
+            "FileSystemAccessMode": "rw",
+        }
+    },
+}
+
+
 @pytest.mark.parametrize(
     ("changed", "words"),
     [
         ({"AlgorithmSpecification": {"AlgorithmName": "arn:algorithm"}}, "algorithm of AWS Marketplace"),
         ({"ResourceConfig": {}}, "has no machines"),
         ({"RoleArn": "Training"}, "RoleArn must be a role's ARN"),
+        ({"InputDataConfig": [LUSTRE_CHANNEL]}, r"DirectoryPath .* must be a slash, the mount name .*, got '\.\.\.'"),
         ({"OutputDataConfig": {"S3OutputPath": "models"}}, "an S3 URI must be like"),
     ],
 )

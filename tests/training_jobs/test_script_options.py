@@ -282,13 +282,14 @@ def test_what_an_input_field_allows_is_held_against_the_option_that_gets_it(
     key = option.split('"')[1].lstrip("-")
     code = TrainingCode(str(written(tmp_path, option)))
     ended = {str(value): parsed(tmp_path, {key: value}) is None for value in field.listed}
-    place, said = sfn.JsonPath.string_at("$.given"), ""
+    assert [value for value, is_refused in ended.items() if is_refused] == ([refused] if refused else [])
+    place = sfn.JsonPath.string_at("$.given")
     for of_field in (sfn.JsonPath.format("{}", place), *(() if isinstance(field, NumberField) else (place,))):
+        said = ""
         try:
             UserStack().workflow(code=code, hyperparameters={key: of_field}, input_fields={"given": field})
         except ValueError as error:
             said = str(error)
-        assert [value for value, is_refused in ended.items() if is_refused] == ([refused] if refused else [])
         assert (f"each value of input_fields['given'], which hyperparameters[{key!r}] has, must" in said) is bool(
             refused
         )
@@ -334,13 +335,15 @@ def test_the_script_that_a_dockerfile_gives_the_toolkit_is_held_against_the_hype
         (COPIED + PROGRAM, {"container_entrypoint": ["python", "/opt/ml/code/train.py"]}),
         (COPIED + PROGRAM.replace("train.py", "other.py"), {}),
         ("COPY . /opt/ml/code/\n" + PROGRAM, {}),
+        (COPIED + "COPY other/ /opt/ml/code/other/\n" + PROGRAM, {}),
     ],
 )
 def test_where_an_image_starts_another_script_or_it_is_not_certain_which_nothing_is_said(
     tmp_path: Path, dockerfile: str, props: dict[str, Any]
 ) -> None:
-    (tmp_path / "src").mkdir()
-    written(tmp_path / "src", LR)
+    for name in ("src", "other"):
+        (tmp_path / name).mkdir()
+        written(tmp_path / name, LR)
     assert refused_by_image(tmp_path, dockerfile, hyperparameters={"learning_rate": 0.1}, **props) == ""
 
 
