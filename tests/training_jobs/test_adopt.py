@@ -264,18 +264,11 @@ def test_a_type_that_this_library_does_not_know_is_unlisted() -> None:
     assert 'InstanceGroup(unlisted("ml.c5.xlrage"), 2)' in adopted.source
 
 
-# As in AWS's notebooks of the model-parallel library, before it is filled in.
-LUSTRE_CHANNEL = {
-    "ChannelName": "train",
-    "DataSource": {
-        "FileSystemDataSource": {
-            "FileSystemId": "fs-0123456789abcdef0",
-            "FileSystemType": "FSxLustre",
-            "DirectoryPath": "...",
-            "FileSystemAccessMode": "rw",
-        }
-    },
-}
+def lustre_channel(path: str) -> dict[str, Any]:
+    """A channel of FSx for Lustre; AWS's notebooks of the model-parallel library have ``...`` to be filled in."""
+    source = {"FileSystemId": "fs-0123456789abcdef0", "FileSystemType": "FSxLustre", "FileSystemAccessMode": "rw"}
+    files = {"FileSystemDataSource": {**source, "DirectoryPath": path}}
+    return {"ChannelName": "train", "DataSource": files}
 
 
 @pytest.mark.parametrize(
@@ -284,7 +277,12 @@ LUSTRE_CHANNEL = {
         ({"AlgorithmSpecification": {"AlgorithmName": "arn:algorithm"}}, "algorithm of AWS Marketplace"),
         ({"ResourceConfig": {}}, "has no machines"),
         ({"RoleArn": "Training"}, "RoleArn must be a role's ARN"),
-        ({"InputDataConfig": [LUSTRE_CHANNEL]}, r"DirectoryPath .* must be a slash, the mount name .*, got '\.\.\.'"),
+        (
+            {"InputDataConfig": [lustre_channel("...")]},
+            r"DirectoryPath .* must be a slash, the mount name .*, got '\.\.\.'",
+        ),
+        ({"InputDataConfig": [lustre_channel("fsx/data")]}, "DirectoryPath .* got 'fsx/data'"),
+        ({"InputDataConfig": [lustre_channel("//data")]}, "DirectoryPath .* got '//data'"),
         ({"OutputDataConfig": {"S3OutputPath": "models"}}, "an S3 URI must be like"),
     ],
 )

@@ -266,6 +266,7 @@ def test_an_option_that_takes_each_text_for_true_is_no_input_of_an_execution(tmp
     assert '"finetune"' not in text
     required = app_of(read_script(script(tmp_path, CHANNELS.replace("default=True", "required=True"))), tmp_path)
     assert '"amp": ChoiceField(["True"])' in required
+    assert "# Without finetune: type=bool" in required
 
 
 def test_the_first_script_and_its_app_synthesize(tmp_path: Path) -> None:
