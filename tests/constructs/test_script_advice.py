@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +24,9 @@ from cdk_sagemaker_training import (
     TrainingImage,
     training_code_path,
 )
+from cdk_sagemaker_training.facts.modules import modules_of
 
+ON_A_CPU = DataParallelJob(InstanceGroup("ml.m5.xlarge"))
 SCRIPT = """
 for batch in loader:
     loss = model(tokenizer(batch, padding="longest"))
@@ -73,6 +77,65 @@ def test_a_channel_that_the_job_does_not_have_is_a_warning(tmp_path: Path, name:
     of_job = {"channels": {"training": S3Channel(UserStack().bucket, "images/")}}
     assert warned_of(tmp_path, **of_job) == ["script-channel"] * warns
     assert warned_of(tmp_path, channels={"train": S3Channel(UserStack().bucket, "images/")}) == []
+
+
+IMPORTS = "import deepspeed, PIL, sklearn, transformers, yaml\n"
+NEWEST = "2.13-cpu-amzn2023-sagemaker"
+
+
+def warned_in_container(folder: Path, **props: Any) -> list[str]:
+    stack = UserStack()
+    image = TrainingImage.from_dlc(stack, "Container", "pytorch", NEWEST)
+    stack.workflow(image=image, code=TrainingCode(str(folder)), job=ON_A_CPU, **props)
+    return [text for text in stack.warnings() if "[ack: cdk-sagemaker-training:script-import]" in text]
+
+
+def test_a_module_that_awss_container_lacks_is_a_warning_unless_it_may_be_installed_or_found(tmp_path: Path) -> None:
+    """The container has deepspeed, Pillow, scikit-learn and PyYAML: uv.lock of its version in aws/deep-learning-containers."""
+    (tmp_path / "train.py").write_text(IMPORTS)
+    [text] = warned_in_container(tmp_path)
+    assert (
+        f"{tmp_path}/train.py:1: no transformers is in the job's container: name what has it in a requirements.txt"
+        in text
+    )
+    assert warned_in_container(tmp_path, environment={"PYTHONPATH": "/opt/ml/input/data/packages"}) == []
+    assert warned_in_container(tmp_path, container_entrypoint=["python", "/opt/train.py"]) == []
+    (tmp_path / "requirements.txt").write_text("transformers\n")
+    assert warned_in_container(tmp_path) == []
+
+
+def test_of_a_container_whose_modules_are_not_known_nothing_is_said(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(IMPORTS)
+    assert modules_of("pytorch-training:2.6.0-gpu-py312") is modules_of("pytorch:2.13-cpu-amzn2023-ec2") is None
+    stack = UserStack()
+    stack.workflow(code=TrainingCode(str(tmp_path)))
+    assert "script-import" not in stack.warned()
+
+
+# What the containers name beside what these need in turn: pyproject.toml of PyTorch 2.13 and of TensorFlow 2.21, dependencies and
+# the extra "sagemaker", in aws/deep-learning-containers, e0ecede. Those that tests of this project have too, by which it is held.
+NAMED = {
+    "pytorch:2.13-cpu-amzn2023-sagemaker": "torch boto3 botocore pyyaml requests packaging urllib3 mako scipy scikit-learn click "
+    "pillow sagemaker-training pandas",
+    "tensorflow-training:2.21-cpu-amzn2023-sagemaker": "boto3 botocore requests packaging scipy pillow python-dateutil werkzeug "
+    "urllib3 protobuf psutil sagemaker-training numpy",
+}
+
+
+@pytest.mark.parametrize("base", NAMED)
+def test_the_modules_of_a_container_are_those_of_what_it_installs(base: str) -> None:
+    modules_by_name: dict[str, set[str]] = {}
+    for module, names in metadata.packages_distributions().items():
+        for name in names:
+            modules_by_name.setdefault(re.sub(r"[-_.]+", "-", name).lower(), set()).add(module)
+    known = modules_of(base)
+    assert known is not None
+    held = [name for name in NAMED[base].split() if name in modules_by_name]
+    assert len(held) >= 8
+    for name in held:
+        own = {module for module in modules_by_name[name] if module.isidentifier() and not module.startswith("_")}
+        assert own - {"pylab", "isympy"} <= known | {"tests", "caffe2"}, name
+    assert not known & {"transformers", "datasets", "accelerate", "lightning", "timm", "wandb", "xgboost"}
 
 
 def test_a_group_that_the_job_does_not_have_is_a_warning(source: Path) -> None:

@@ -18,6 +18,7 @@ COMPILED, XLA = Job(compiled=True), Job(compiled=True, xla=True)
 CHANNELS = Job(channels=("training", "validation-set"))
 SPOT, GROUPS = Job(spot=True), Job(groups=("data_group", "dnn_group"))
 
+CONTAINER = Job(entry_point="train.py", modules=frozenset({"torch", "torch_xla"}))
 # A loop of each of these jobs, without a mistake; a line is planted where it says so.
 LOOP = """
 import os
@@ -78,6 +79,10 @@ BEFORE = [
     ("channel", Job(channels=()), "parser.add_argument('--data', default=os.environ['SM_CHANNEL_TRAINING'])"),
     ("host-name", Job(), "os.environ['MASTER_ADDR'] = 'algo-1'"),
     ("host-name", Job(), "leader = 'tcp://algo-2:2222'"),
+    ("import", CONTAINER, "import transformers"),
+    ("import", CONTAINER, "from datasets.arrow import load"),
+    ("import", CONTAINER, "with open('names'): import timm"),
+    ("import", CONTAINER, "from torch.utils.tensorboard import SummaryWriter"),
 ]
 WHOLE = [
     ("mark-step", XLA, CPU_LOOP),
@@ -142,6 +147,20 @@ def test_the_loop_without_a_planted_line_has_no_mistake(job: Job, tmp_path: Path
         (Job(), "host = os.environ.get('SM_CURRENT_HOST', 'algo-1')"),
         (GROUPS, "prepares = os.environ['SM_CURRENT_INSTANCE_GROUP'] == 'data_group'"),
         (Job(), "raise ValueError('a host must be like algo-1')"),
+        (CONTAINER, "import transformers"),  # in a function, which may not be called
+        *(
+            (CONTAINER, f"pass\n{line}")
+            for line in (
+                "import json, torch.nn.functional as F",
+                "from . import transformers",
+                "try:\n    import transformers\nexcept ImportError:\n    transformers = None",
+                "if os.environ.get('LOG'):\n    import wandb",
+                "subprocess.run([sys.executable, '-m', 'pip', 'install', 'transformers'])\nimport transformers",
+                "sys.path.append('/opt/ml/input/data/packages')\nimport packages",
+            )
+        ),
+        (Job(entry_point="train.py"), "pass\nimport transformers"),
+        (Job(entry_point="other.py", modules=frozenset()), "pass\nimport transformers"),
     ],
 )
 def test_what_is_no_mistake_is_not_reported(job: Job, line: str, tmp_path: Path) -> None:
@@ -183,6 +202,14 @@ def test_a_file_of_another_language_or_version_is_left_out(tmp_path: Path) -> No
     (tmp_path / "run.sh").write_text("echo algo-1")
     found = found_in(tmp_path, "os.environ['MASTER_ADDR'] = 'algo-1'", Job())
     assert [(one.path, one.rule) for one in found] == [("train.py", "host-name")]
+
+
+def test_a_file_that_the_script_imports_must_find_its_modules_too_and_no_other_must(tmp_path: Path) -> None:
+    (tmp_path / "package").mkdir()
+    for name in ("helpers.py", "unused.py", "package/__init__.py", "package/unused.py"):
+        (tmp_path / name).write_text("import transformers\n")
+    found = found_in(tmp_path, "import package\nimport helpers\nimport torch\n", CONTAINER)
+    assert [(one.path, one.rule) for one in found] == [("helpers.py", "import"), ("package/__init__.py", "import")]
 
 
 def test_the_page_has_a_row_for_each_rule_and_each_is_planted() -> None:

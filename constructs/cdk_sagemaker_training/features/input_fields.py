@@ -192,8 +192,7 @@ class InputFields(Feature):
                 _check_type(name, field, member, shape)
                 for value in field.listed:
                     _check_value(name, value, member, shape)
-        if (code := plan.props.get("code")) is not None:
-            check_values(code, plan, {name: field.listed for name, field in self.fields.items()})
+        check_values(plan.props, plan.all_requests, {name: field.listed for name, field in self.fields.items()})
         plan.jobs.advise(_unused_advice(self.fields, plan.all_requests))
 
     def before_the_first_job(self, following: str) -> Mapping[str, Any]:

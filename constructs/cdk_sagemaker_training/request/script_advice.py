@@ -11,12 +11,12 @@ from cdk_sagemaker_training.core.errors import must
 from cdk_sagemaker_training.core.tokens import is_unresolved
 from cdk_sagemaker_training.data.code import TrainingCode
 from cdk_sagemaker_training.data.observability import Debugger
+from cdk_sagemaker_training.facts.modules import modules_of
 from cdk_sagemaker_training.jobs.advice import Advice, advice
 from cdk_sagemaker_training.jobs.hyperparameters import encode_hyperparameter
 from cdk_sagemaker_training.request.context import JobContext
 
 if TYPE_CHECKING:
-    from cdk_sagemaker_training.lifecycle.plan import Plan
     from cdk_sagemaker_training.resources.image import TrainingImage
     from training_jobs.lint.options import Options
 
@@ -38,7 +38,7 @@ _OFF = "; a comment `# training-jobs: allow options` at its beginning switches t
 def code_advice(code: TrainingCode, context: JobContext) -> Iterator[Advice]:
     """Warn of mistakes in a folder's scripts, with their lines, and of hyperparameters that its script ignores."""
     yield from ignored_advice(code, context)
-    yield from _advice(Path(code.directory), code.files(), context, code.entry_point)
+    yield from _advice(Path(code.directory), code.files(), context, code)
 
 
 def copied_code_advice(image: TrainingImage, context: JobContext) -> Iterator[Advice]:
@@ -74,7 +74,18 @@ def _compilers(context: JobContext) -> tuple[bool, bool]:
     return "TRAINING_COMPILER" in environment, xla or "PJRT_DEVICE" in environment
 
 
-def _advice(root: Path, files: Iterable[Path], context: JobContext, entry_point: str = "") -> Iterator[Advice]:
+def _modules(code: TrainingCode, context: JobContext) -> frozenset[str] | None:
+    """What scripts may import that AWS's container has; None where it is not known, or others may be installed or found."""
+    image, props = context.props["image"], context.props
+    installs = {"requirements.txt", "setup.py", "setup.cfg", "pyproject.toml"} & {str(path) for path in code.files()}
+    elsewhere = props.get("container_entrypoint") is not None or "PYTHONPATH" in (props.get("environment") or {})
+    known = isinstance(image.base, str) and getattr(image, "is_container", False) and not is_unresolved(image.base)
+    return modules_of(image.base) if known and not installs and not elsewhere else None
+
+
+def _advice(
+    root: Path, files: Iterable[Path], context: JobContext, code: TrainingCode | None = None
+) -> Iterator[Advice]:
     from training_jobs.lint import Job, lint_folder  # here, since most jobs have no folder
 
     request, compilers = context.job_request, _compilers(context)
@@ -85,7 +96,8 @@ def _advice(root: Path, files: Iterable[Path], context: JobContext, entry_point:
         spot=context.props.get("spot") is not None,
         groups=request.group_names,
         channels=tuple(context.props.get("channels") or ()),
-        entry_point=entry_point,
+        entry_point="" if code is None else code.entry_point,
+        modules=None if code is None else _modules(code, context),
     )
     by_rule: dict[str, list[str]] = {}
     for found in lint_folder(root, job, files):
@@ -131,24 +143,27 @@ def _refuse(options: Options | None, context: JobContext, flags: Sequence[str], 
         raise must(prop, refusal.rule, refusal.example, f"{refusal.got}{_OFF}")
 
 
-def check_values(code: TrainingCode, plan: Plan, listed: Mapping[str, Sequence[Any]]) -> None:
+def check_values(
+    props: Mapping[str, Any], requests: Sequence[Mapping[str, Any]], listed: Mapping[str, Sequence[Any]]
+) -> None:
     """Check that a script takes what an execution's input may have, where a hyperparameter is a field or its text.
 
     Args:
-        code: The folder.
-        plan: The workflow.
+        props: The props of the job.
+        requests: Its rendered requests.
         listed: Values that are known to be allowed, by the fields' names.
 
     Raises:
         ValueError: The script would end at such a value.
     """
-    options = _options(code, plan.props)
-    if options is None:
+    code: TrainingCode | None = props.get("code")
+    options = None if code is None else _options(code, props)
+    if code is None or options is None:
         return
     from training_jobs.lint import refusals
 
     pairs = code.arguments == "--key value"
-    decided = {item for request in plan.all_requests for item in request.get("HyperParameters", {}).items()}
+    decided = {item for request in requests for item in request.get("HyperParameters", {}).items()}
     for name, expression in sorted(decided):
         key, found = name.removesuffix(".$"), _FIELD.fullmatch(str(expression))
         field = found["name"] if found and key != name else ""

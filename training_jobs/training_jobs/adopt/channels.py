@@ -82,12 +82,12 @@ def _file_system_channel(
     keywords: dict[str, Any] = {"read_only": None if access == "ro" else False, "content_type": content_type}
     if kind == "EFS":
         return Call("EfsChannel", (file_system, path), keywords)
-    root, mount_name, *rest = [*path.split("/", 2), ""]
+    root, _, below = str(path).partition("/")
+    mount_name, _, folder = below.partition("/")
     if root or not mount_name:
         rule = "be a slash, the mount name of the file system and a folder, like '/fsx/data'"
         raise ValueError(f"DirectoryPath of a channel of FSx for Lustre must {rule}, got {path!r}")
-    directory = f"/{rest[0]}" if rest else "/"
-    return Call("FsxLustreChannel", (file_system, directory), {"mount_name": mount_name, **keywords})
+    return Call("FsxLustreChannel", (file_system, f"/{folder}"), {"mount_name": mount_name, **keywords})
 
 
 def _unless(value: Any, default: Any) -> Any:

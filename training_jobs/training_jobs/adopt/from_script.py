@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from training_jobs.lint import channels_of, options_of
-from training_jobs.lint.script import Script
+from training_jobs.lint.script import Script, always_imported
 
 MODEL, CHECKPOINTS, LOGS = "/opt/ml/model", "/opt/ml/checkpoints", "/opt/ml/output/data"
 # Options that name a folder to write to, by their words.
@@ -179,7 +179,7 @@ def _imported(path: Path, tree: ast.Module) -> set[str]:
     seen: set[Path] = set()
     rest = [tree]
     while rest:
-        for module in _modules(rest.pop()):
+        for _, module in always_imported(rest.pop()):
             beside = path.parent / module
             inner = [file for file in (beside.with_suffix(".py"), beside / "__init__.py") if file.is_file()]
             if not inner and not beside.is_dir():
@@ -189,21 +189,6 @@ def _imported(path: Path, tree: ast.Module) -> set[str]:
                     seen.add(file)
                     rest.append(_parsed(file, file.read_text(encoding="utf-8", errors="replace")))
     return found
-
-
-def _modules(tree: ast.AST) -> Iterator[str]:
-    """The modules that are imported whenever a file runs: not in other functions than `main`, nor under a condition."""
-    for node in ast.iter_child_nodes(tree):
-        if isinstance(node, ast.Import):
-            yield from (alias.name.partition(".")[0] for alias in node.names)
-        elif isinstance(node, ast.ImportFrom) and not node.level and node.module:
-            yield node.module.partition(".")[0]
-        elif (
-            (isinstance(node, ast.FunctionDef) and node.name == "main")
-            or isinstance(node, ast.Try | ast.With)
-            or (isinstance(node, ast.If) and "__main__" in ast.unparse(node.test))
-        ):
-            yield from _modules(node)
 
 
 def _requirements(modules: set[str], tensorflow: bool) -> tuple[str, ...]:

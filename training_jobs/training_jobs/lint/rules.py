@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import ast
 import re
+import sys
 from collections.abc import Callable, Iterator, Sequence
 
-from training_jobs.lint.script import Job, Script, constant, keyword, name_of, whole_name
+from training_jobs.lint.script import Job, Script, always_imported, constant, keyword, name_of, whole_name
 
 Found = Iterator[tuple[Script, int, str]]
 Check = Callable[[Sequence[Script], Job], Found]
@@ -410,6 +411,27 @@ def channels_of(script: Script) -> list[str]:
     """
     read = (text for _, text in _channel_variables(script, ast.Subscript, ast.Call))
     return list(dict.fromkeys(text.removeprefix("SM_CHANNEL_").lower() for text in read))
+
+
+@_rule("import")
+def _import(scripts: Sequence[Script], job: Job) -> Found:
+    """The toolkit installs the folder's requirements.txt (modules.py of sagemaker-training); the container has nothing else."""
+    folder = {part.removesuffix(".py") for script in scripts for part in script.path.split("/")}
+    left, seen = [script for script in scripts if script.path == job.entry_point], set[str]()
+    # A script may install packages itself, or find them elsewhere.
+    if job.modules is None or any(re.search(r"\bpip3?\b|sys\.path", script.text) for script in scripts):
+        return
+    while left:
+        script = left.pop()
+        for line, name in always_imported(script.tree, tried=False):
+            if name in folder and name not in seen:
+                seen.add(name)
+                left += [one for one in scripts if one.path in (f"{name}.py", f"{name}/__init__.py")]
+            elif name not in folder | job.modules and name not in sys.stdlib_module_names:
+                why = (
+                    f"no {name} is in the job's container: name what has it in a requirements.txt in the folder of code"
+                )
+                yield script, line, f"{why}, which is installed before the script starts"
 
 
 @_rule("host-name")

@@ -29,6 +29,7 @@ class Job:
         groups: Names of its instance groups; empty where there are none, or they are not known.
         channels: Names of its channels; None where they are not known.
         entry_point: Path of the file that is started; "" where it is not known.
+        modules: What it may import beside Python's own modules and the folder's; None where that is not known.
     """
 
     compiled: bool = False
@@ -38,6 +39,7 @@ class Job:
     groups: tuple[str, ...] = ()
     channels: tuple[str, ...] | None = None
     entry_point: str = ""
+    modules: frozenset[str] | None = None
 
 
 @dataclass(frozen=True)
@@ -270,3 +272,31 @@ def _walk(node: ast.AST) -> Iterator[ast.AST]:
         yield node
         for child in ast.iter_child_nodes(node):
             yield from _walk(child)
+
+
+def always_imported(tree: ast.AST, *, tried: bool = True) -> Iterator[tuple[int, str]]:
+    """Yield the lines and the first names of modules that are imported whenever a file runs.
+
+    These are none in other functions than `main`, nor under a condition.
+
+    Args:
+        tree: The file.
+        tried: Whether those within ``try`` are too.
+    """
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.Import):
+            yield from ((node.lineno, _needed(alias.name)) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and not node.level and node.module:
+            yield node.lineno, _needed(node.module)
+        elif (
+            (isinstance(node, ast.FunctionDef) and node.name == "main")
+            or isinstance(node, ast.With)
+            or (isinstance(node, ast.Try) and tried)
+            or (isinstance(node, ast.If) and "__main__" in ast.unparse(node.test))
+        ):
+            yield from always_imported(node, tried=tried)
+
+
+def _needed(module: str) -> str:
+    """The first name of a module, or of what it imports that its distribution does not require: PyTorch's is one."""
+    return "tensorboard" if module.startswith("torch.utils.tensorboard") else module.partition(".")[0]
