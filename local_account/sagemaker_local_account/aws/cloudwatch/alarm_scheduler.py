@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
-from moto.cloudwatch.exceptions import InvalidParameterValue
+from moto.cloudwatch.exceptions import InvalidParameterValue, ValidationError
 from moto.cloudwatch.models import (
     Alarm,
     CloudWatchBackend,
@@ -171,9 +171,13 @@ class Backend(CloudWatchBackend):
     ) -> list[dict[str, Any]]:
         """The metrics, and of metric math what adds a number to one, or takes it away, in the order of the queries."""
         found: dict[str, dict[str, Any]] = {}
-        for query in queries:
+        for number, query in enumerate(queries, start=1):
             if "MetricStat" in query:
                 metric = query["MetricStat"]["Metric"]
+                for name in ("Namespace", "MetricName"):
+                    if not metric.get(name):  # in the words in which AWS asks for MetricStat, which moto has
+                        member = f"MetricDataQueries.member.{number}.MetricStat.Metric.{name}"
+                        raise ValidationError(f"The parameter {member} is required.\n")
                 named = {"Label": _label(query["MetricStat"], queries), **query, "ReturnData": True}
                 with self._only(metric["Namespace"], metric["MetricName"], metric.get("Dimensions", [])):
                     [found[query["Id"]]] = super().get_metric_data(
