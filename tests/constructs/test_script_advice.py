@@ -104,6 +104,35 @@ def test_a_module_that_awss_container_lacks_is_a_warning_unless_it_may_be_instal
     assert warned_in_container(tmp_path) == []
 
 
+@pytest.mark.parametrize(
+    ("line", "warns"),
+    [
+        ("torch==2.4.1", True),
+        ("  Torch == 2.4 ; python_version > '3.8'", True),
+        ("torch===2.1.0", True),
+        ("torch==2.6.0", False),
+        ("torch==2.6", False),
+        ("torch>=2.4", False),
+        ("torch", False),
+        ("torchvision==0.16.0", False),
+        ("tensorflow==2.16.1", False),  # of which the container has none to replace
+        ("# torch==2.4.1", False),
+    ],
+)
+def test_a_framework_that_pip_would_replace_is_a_warning(tmp_path: Path, line: str, warns: bool) -> None:
+    (tmp_path / "train.py").write_text("import torch\n")
+    (tmp_path / "requirements.txt").write_text(f"transformers\n{line}\n")
+    stack = UserStack()
+    image = TrainingImage.from_dlc(stack, "Container", "pytorch-training", "2.6.0-gpu-py312")
+    stack.workflow(image=image, code=TrainingCode(str(tmp_path)))
+    texts = stack.warnings("requirement-replaces-framework")
+    assert [f"{tmp_path}/requirements.txt:2 pins" in text for text in texts] == [True] * warns
+    excluded = UserStack()
+    image = TrainingImage.from_dlc(excluded, "Container", "pytorch-training", "2.6.0-gpu-py312")
+    excluded.workflow(image=image, code=TrainingCode(str(tmp_path), exclude=["requirements.txt"]))
+    assert excluded.warnings("requirement-replaces-framework") == []
+
+
 def test_of_a_container_whose_modules_are_not_known_nothing_is_said(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(IMPORTS)
     assert modules_of("pytorch-training:2.6.0-gpu-py312") is modules_of("pytorch:2.13-cpu-amzn2023-ec2") is None

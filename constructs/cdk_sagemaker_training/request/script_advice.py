@@ -32,12 +32,16 @@ _SAVES = re.compile(
 _FOLDERS = re.compile(r"dir|path|folder|out|save", re.IGNORECASE)
 # A place in an execution's input, or that as text.
 _FIELD = re.compile(r"(?:States\.Format\('\{\}', )?\$\.(?P<name>\w+)\)?")
+# A framework and the first two numbers of the only version that a requirement takes.
+_PINNED = re.compile(r"\s*(?P<name>torch|tensorflow)\s*={2,3}\s*(?P<version>\d+\.\d+)(?![\d*])", re.IGNORECASE)
+_FRAMEWORKS = {"torch": "pytorch", "tensorflow": "tensorflow"}
 _OFF = "; a comment `# training-jobs: allow options` at its beginning switches this off"
 
 
 def code_advice(code: TrainingCode, context: JobContext) -> Iterator[Advice]:
     """Warn of mistakes in a folder's scripts, with their lines, and of hyperparameters that its script ignores."""
     yield from ignored_advice(code, context)
+    yield from _replaced_advice(code, context)
     yield from _advice(Path(code.directory), code.files(), context, code)
 
 
@@ -188,6 +192,28 @@ def ignored_advice(code: TrainingCode, context: JobContext) -> Iterator[Advice]:
             f"hyperparameters[{key!r}] is no option of {options.path}, whose parse_known_args ignores it, and nothing else in "
             f"{code.directory} names it: the script's own default is used. Name it like {nearest}.",
         )
+
+
+def _replaced_advice(code: TrainingCode, context: JobContext) -> Iterator[Advice]:
+    """Warn of a framework that requirements.txt pins to another version than the container's, which pip then replaces.
+
+    PyPI's build lacks what AWS's has (aws/deep-learning-containers, `docker/pytorch/Dockerfile.cuda`: flash-attn and
+    transformer-engine built for it, the plugin of EFA), and is of another CUDA: its download is billed on each host.
+    """
+    image, file = context.props["image"], Path(code.directory, "requirements.txt")
+    contents = image.contents() if getattr(image, "is_container", False) and file.is_file() else None
+    if contents is None or Path(file.name) not in {*code.files()}:
+        return
+    for number, line in enumerate(file.read_text(errors="replace").splitlines(), start=1):
+        pinned = _PINNED.match(line)
+        has = contents.versions.get(_FRAMEWORKS[pinned["name"].lower()], "") if pinned else ""
+        if pinned and has and pinned["version"] != ".".join(has.split(".")[:2]):
+            yield from advice(
+                "requirement-replaces-framework",
+                f"{file}:{number} pins {line.strip()}, and {image.base} has {pinned['name']} {has}, which pip replaces on each "
+                f"host before the script starts, with a build for another CUDA: use a container of that version, or leave "
+                f"{pinned['name']} out.",
+            )
 
 
 def unsaved_model_advice(code: TrainingCode, requests: Sequence[Mapping[str, Any]]) -> Iterator[Advice]:
