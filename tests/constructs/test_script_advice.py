@@ -112,6 +112,7 @@ def test_a_module_that_awss_container_lacks_is_a_warning_unless_it_may_be_instal
         ("torch===2.1.0", True),
         ("torch==2.6.0", False),
         ("torch==2.6", False),
+        ("torch==2.*", False),
         ("torch>=2.4", False),
         ("torch", False),
         ("torchvision==0.16.0", False),
