@@ -33,7 +33,7 @@ _FOLDERS = re.compile(r"dir|path|folder|out|save", re.IGNORECASE)
 # A place in an execution's input, or that as text.
 _FIELD = re.compile(r"(?:States\.Format\('\{\}', )?\$\.(?P<name>\w+)\)?")
 # A framework and the first two numbers of the only version that a requirement takes.
-_PINNED = re.compile(r"\s*(?P<name>torch|tensorflow)\s*={2,3}\s*(?P<version>\d+\.\d+)(?![\d*])", re.IGNORECASE)
+_PINNED = re.compile(r"\s*(?P<name>torch|tensorflow)\s*={2,3}\s*(?P<version>\d+\.\d+)", re.IGNORECASE)
 _FRAMEWORKS = {"torch": "pytorch", "tensorflow": "tensorflow"}
 _OFF = "; a comment `# training-jobs: allow options` at its beginning switches this off"
 
