@@ -7,6 +7,7 @@ import importlib.util
 import io
 import json
 import random
+import shutil
 import sys
 from pathlib import Path
 from typing import Any
@@ -324,6 +325,19 @@ def test_the_script_that_a_dockerfile_gives_the_toolkit_is_held_against_the_hype
     )
     assert "got none of src/train.py" in said
     assert refused_by_image(tmp_path, COPIED + PROGRAM, hyperparameters={"learning-rate": 0.1}) == ""
+
+
+def test_a_build_context_that_is_gone_once_the_image_is_made_is_not_read_again(tmp_path: Path) -> None:
+    context = tmp_path / "context"
+    (context / "src").mkdir(parents=True)
+    written(context / "src", LR)
+    (context / "Dockerfile").write_text(BASE + COPIED + PROGRAM)
+    stack = UserStack()
+    image = TrainingImage.from_asset(stack, "Built", str(context))
+    shutil.rmtree(context)
+    stack.workflow("Copied", image=image, hyperparameters={"learning_rate": 0.1})
+    stack.workflow("WithCode", image=image, code=TrainingCode(str(written(tmp_path, LR))))
+    assert stack.template()
 
 
 @pytest.mark.parametrize(

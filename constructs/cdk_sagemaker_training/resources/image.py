@@ -412,7 +412,7 @@ class TrainingImage(Construct):
 
     def own_script(self) -> str | None:
         """The line of the Dockerfile by which the image has a training script of its own; None without one, or if unknown."""
-        if self._dockerfile is None:
+        if self._dockerfile is None or not self._dockerfile.is_file():
             return None
         from cdk_sagemaker_training.resources.dockerfile import script_line
 
@@ -420,7 +420,7 @@ class TrainingImage(Construct):
 
     def program(self) -> str | None:
         """The script that the Dockerfile names for SageMaker's toolkit; None without one, or if the image starts another."""
-        if self._dockerfile is None:
+        if self._dockerfile is None or not self._dockerfile.is_file():
             return None
         from cdk_sagemaker_training.resources.dockerfile import program_of
 
