@@ -59,8 +59,10 @@ def imports(package: str) -> Edges:
 def reduced(edges: Edges) -> Edges:
     """The imports without those that are implied by others."""
 
-    def reached(name: str) -> set[str]:
-        return {far for near in edges[name] for far in {near} | reached(near)}
+    def reached(name: str, by: tuple[str, ...] = ()) -> set[str]:
+        if name in by:
+            raise ValueError(f"imports must have no circle, got {' -> '.join((*by, name))}")
+        return {far for near in edges[name] for far in {near} | reached(near, (*by, name))}
 
     return {name: {to for to in ends if not any(to in reached(via) for via in ends)} for name, ends in edges.items()}
 

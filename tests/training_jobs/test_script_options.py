@@ -271,6 +271,7 @@ def test_values_that_an_execution_decides_are_not_known_and_their_names_are(tmp_
         ('"--optimizer", choices=["sgd", "adam"]', ChoiceField(["sgd", "lion"]), "lion"),
         ('"--epochs", type=int', NumberField(1, 20, default=2.5), "2.5"),
         ('"--epochs", type=int', NumberField(1, 20, whole=True, default=2), ""),
+        ('"--epochs", type=int', NumberField(1.0, 20.0, default=2.0), ""),
         ('"--lr", type=float', NumberField(1e-6, 1, default=0.1), ""),
         ('"--lr", type=float', TextField(default="small"), "small"),
         ('"--optimizer", choices=["sgd", "adam"]', ChoiceField(["sgd", "adam"], default="adam"), ""),
@@ -282,7 +283,8 @@ def test_what_an_input_field_allows_is_held_against_the_option_that_gets_it(
     """As the text that `States.Format` makes, which the script has."""
     key = option.split('"')[1].lstrip("-")
     code = TrainingCode(str(written(tmp_path, option)))
-    ended = {str(value): parsed(tmp_path, {key: value}) is None for value in field.listed}
+    ended = {f"{value:g}" if isinstance(value, float) else str(value): False for value in field.listed}
+    ended = {text: parsed(tmp_path, {key: text}) is None for text in ended}
     assert [value for value, is_refused in ended.items() if is_refused] == ([refused] if refused else [])
     place = sfn.JsonPath.string_at("$.given")
     for of_field in (sfn.JsonPath.format("{}", place), *(() if isinstance(field, NumberField) else (place,))):

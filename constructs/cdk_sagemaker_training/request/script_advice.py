@@ -172,7 +172,9 @@ def check_values(
         key, found = name.removesuffix(".$"), _FIELD.fullmatch(str(expression))
         field = found["name"] if found and key != name else ""
         for value in listed.get(field, ()):
-            for refusal in refusals(options, {key: str(value)}, code.flags, pairs):
+            # CDK renders 2.0 as 2, as JavaScript does.
+            text = str(int(value) if isinstance(value, float) and value.is_integer() else value)
+            for refusal in refusals(options, {key: text}, code.flags, pairs):
                 if refusal.key:
                     prop = f"each value of input_fields[{field!r}], which hyperparameters[{key!r}] has,"
                     raise must(prop, refusal.rule, refusal.example, f"{refusal.got}{_OFF}")
