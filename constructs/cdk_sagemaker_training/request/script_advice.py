@@ -125,10 +125,9 @@ def check_copied_options(image: TrainingImage, context: JobContext) -> None:
     """Check that the script which a Dockerfile copies, and gives the toolkit by SAGEMAKER_PROGRAM, takes the hyperparameters."""
     root, sources = image.copied or (Path(), None)
     program = image.program() if sources and context.props.get("container_entrypoint") is None else None
-    names = (context.job_request.environment, context.props.get("environment"), context.props.get("hyperparameters"))
-    if program is None or {"SAGEMAKER_PROGRAM", "sagemaker_program"} & {
-        name for of_one in names for name in of_one or ()
-    }:
+    given = (context.job_request.environment, context.props.get("environment"), context.props.get("hyperparameters"))
+    named = {name for of_prop in given for name in of_prop or ()}
+    if program is None or named & {"SAGEMAKER_PROGRAM", "sagemaker_program"}:
         return
     from training_jobs.lint import options_of, scripts_of
 
