@@ -138,3 +138,59 @@ def test_the_workflow_of_the_page_on_ci_is_one_that_github_takes(
         'input "argument" is not defined'
         in subprocess.run([actionlint], cwd=tmp_path, stdout=subprocess.PIPE, text=True).stdout
     )
+
+
+LOCK = """
+[[package]]
+name = "container"
+version = "1"
+source = { virtual = "." }
+
+[[package]]
+name = "Py_YAML"
+version = "6.0"
+source = { registry = "index" }
+
+[[package]]
+name = "nothing-known"
+version = "1.0"
+source = { registry = "index" }
+"""
+
+
+def test_the_modules_of_a_container_are_those_in_the_wheels_of_what_its_lock_file_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for folder in ("docker/pytorch/2.13/cpu", "docker/tensorflow/2.21/cpu", "docker/tensorflow/inference/2.20/cpu"):
+        (tmp_path / folder).mkdir(parents=True)
+        (tmp_path / folder / "uv.lock").write_text(LOCK)
+    wheels = tmp_path / "wheels"
+    wheels.mkdir()
+    with zipfile.ZipFile(wheels / "py_yaml-6.0-cp312-cp312-manylinux_2_17_x86_64.whl", "w") as wheel:
+        for path in (
+            "yaml/__init__.py",
+            "_yaml/__init__.py",
+            "tests/test_yaml.py",
+            "alone.py",
+            "native.cpython-312-x86_64-linux-gnu.so",
+            "py_yaml-6.0.data/purelib/moved/__init__.py",
+            "py_yaml-6.0.data/scripts/yamllint",
+            "py_yaml-6.0.dist-info/METADATA",
+            "py_yaml.libs/libyaml.so",
+            "data/table.json",
+        ):
+            wheel.writestr(path, "")
+    written: Any = runpy.run_path(str(ROOT / "release" / "container_modules.py"))
+    facts, asked = tmp_path / "modules.json", []
+    names = written["main"].__globals__
+    monkeypatch.setitem(names, "FACTS", facts)
+    monkeypatch.setitem(names, "download", lambda name, version, folder: asked.append((name, version)))
+    monkeypatch.setattr(sys, "argv", ["container_modules.py", str(tmp_path), "--wheels", str(wheels)])
+    written["main"]()
+    beside = {"nvidia", "pip", "pkg_resources", "setuptools"}
+    assert [(name, versions, {*modules} - beside) for name, versions, modules in json.loads(facts.read_text())] == [
+        ("pytorch", ["2.13"], {"alone", "flash_attn", "moved", "native", "transformer_engine", "yaml"}),
+        ("tensorflow-training", ["2.21"], {"alone", "moved", "native", "yaml"}),
+    ]
+    assert asked == [("nothing-known", "1.0"), ("py-yaml", "6.0")]
+    assert "unknown: nothing-known" in capsys.readouterr().out

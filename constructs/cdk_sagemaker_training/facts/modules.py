@@ -2,7 +2,8 @@
 
 They are those of the distributions that the containers install (aws/deep-learning-containers, e0ecede, `uv.lock` below
 `docker/pytorch` and `docker/tensorflow`, with the extra "sagemaker"), of the devices of a version together, and of the two that
-`docker/pytorch/Dockerfile.cuda` installs beside them. Older containers have no such list.
+`docker/pytorch/Dockerfile.cuda` installs beside them. Older containers have no such list. `release/container_modules.py` writes
+the table anew.
 """
 
 from __future__ import annotations
