@@ -72,17 +72,20 @@ def main() -> None:
     found = {**modules_by_name(args.wheels), **KNOWN}
     for repository, paths in locks.items():
         names = {name for path in paths for name, _ in distributions(path)}
-        modules = {module for name in names for module in found.get(name, ())}
-        versions = tuple(sorted({path.parts[-3] for path in paths}))
-        rows[repository, versions] = {one for one in modules if not one.startswith("_")} - _NO_MODULES
-        rows[repository, versions] |= {*OF_EACH, *BESIDE[repository]}
+        modules = {module for name in names for module in found.get(name, ()) if not module.startswith("_")}
+        modules = modules - _NO_MODULES | {*OF_EACH, *BESIDE[repository]}
+        rows[repository, tuple(sorted({path.parts[-3] for path in paths}))] = modules
         unknown = sorted(name for name in names - {*found} if not name.startswith("nvidia-"))
-        print(f"{repository}: {len(rows[repository, versions])} modules; unknown: {', '.join(unknown) or 'none'}")
+        print(f"{repository}: {len(modules)} modules; unknown: {', '.join(unknown) or 'none'}")
     FACTS.write_text(rendered(rows))
 
 
 def normalized(name: str) -> str:
     return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def distribution_of(wheel: Path) -> str:
+    return normalized(wheel.name.partition("-")[0])
 
 
 def distributions(lock: Path) -> Iterator[tuple[str, str]]:
@@ -93,7 +96,7 @@ def distributions(lock: Path) -> Iterator[tuple[str, str]]:
 
 
 def download(name: str, version: str, folder: Path) -> None:
-    there = any(normalized(path.name.split("-")[0]) == name for path in folder.glob("*.whl"))
+    there = any(distribution_of(path) == name for path in folder.glob("*.whl"))
     if there or name in KNOWN or name.startswith("nvidia-"):
         return
     platforms = [word for platform in _PLATFORMS for word in ("--platform", platform)]
@@ -106,7 +109,7 @@ def modules_by_name(folder: Path) -> dict[str, tuple[str, ...]]:
     """The modules in wheels, by the distributions' names."""
     found: dict[str, set[str]] = {}
     for wheel in folder.glob("*.whl"):
-        modules = found.setdefault(normalized(wheel.name.split("-")[0]), set())
+        modules = found.setdefault(distribution_of(wheel), set())
         with zipfile.ZipFile(wheel) as archive:
             for path in archive.namelist():
                 first, *rest = re.sub(r"^[^/]+\.data/(purelib|platlib)/", "", path).split("/")

@@ -32,6 +32,7 @@ _SAVES = re.compile(
 _FOLDERS = re.compile(r"dir|path|folder|out|save", re.IGNORECASE)
 # A place in an execution's input, or that as text.
 _FIELD = re.compile(r"(?:States\.Format\('\{\}', )?\$\.(?P<name>\w+)\)?")
+_REQUIREMENTS = Path("requirements.txt")  # which the toolkit installs
 # A framework and the first two numbers of the only version that a requirement takes.
 _PINNED = re.compile(r"\s*(?P<name>torch|tensorflow)\s*={2,3}\s*(?P<version>\d+\.\d+)", re.IGNORECASE)
 _FRAMEWORKS = {"torch": "pytorch", "tensorflow": "tensorflow"}
@@ -40,22 +41,24 @@ _OFF = "; a comment `# training-jobs: allow options` at its beginning switches t
 
 def code_advice(code: TrainingCode, context: JobContext) -> Iterator[Advice]:
     """Warn of mistakes in a folder's scripts, with their lines, and of hyperparameters that its script ignores."""
+    files = tuple(code.files())
     yield from ignored_advice(code, context)
-    yield from _replaced_advice(code, context)
-    yield from _advice(Path(code.directory), code.files(), context, code)
+    yield from _replaced_advice(code, files, context)
+    yield from _advice(Path(code.directory), files, context, code.entry_point, _modules(files, context))
 
 
 def copied_code_advice(image: TrainingImage, context: JobContext) -> Iterator[Advice]:
     """Warn of mistakes in the scripts that a Dockerfile copies; nothing where it copies what its text does not name."""
+    root, scripts = _copied_scripts(image)
+    yield from _advice(root, scripts, context)
+
+
+def _copied_scripts(image: TrainingImage) -> tuple[Path, list[Path]]:
+    """The build context of a Dockerfile, and the scripts that it copies, relative to that."""
     root, sources = image.copied or (Path(), None)
-    yield from _advice(root, _copied_scripts(root, sources), context)
-
-
-def _copied_scripts(root: Path, sources: Sequence[str] | None) -> list[Path]:
-    """The scripts that a Dockerfile copies, relative to its build context."""
     found = (path for source in sources or () for path in root.glob(source))
     scripts = (script for path in found for script in (path.rglob("*.py") if path.is_dir() else [path]))
-    return [script.relative_to(root) for script in scripts]
+    return root, [script.relative_to(root) for script in scripts]
 
 
 def debugger_advice(debugger: Debugger, context: JobContext) -> Iterator[Advice]:
@@ -78,17 +81,21 @@ def _compilers(context: JobContext) -> tuple[bool, bool]:
     return "TRAINING_COMPILER" in environment, xla or "PJRT_DEVICE" in environment
 
 
-def _modules(code: TrainingCode, context: JobContext) -> frozenset[str] | None:
+def _modules(files: Sequence[Path], context: JobContext) -> frozenset[str] | None:
     """What scripts may import that AWS's container has; None where it is not known, or others may be installed or found."""
     image, props = context.props["image"], context.props
-    installs = {"requirements.txt", "setup.py", "setup.cfg", "pyproject.toml"} & {str(path) for path in code.files()}
+    installs = {_REQUIREMENTS, Path("setup.py"), Path("setup.cfg"), Path("pyproject.toml")} & {*files}
     elsewhere = props.get("container_entrypoint") is not None or "PYTHONPATH" in (props.get("environment") or {})
     known = isinstance(image.base, str) and getattr(image, "is_container", False) and not is_unresolved(image.base)
     return modules_of(image.base) if known and not installs and not elsewhere else None
 
 
 def _advice(
-    root: Path, files: Iterable[Path], context: JobContext, code: TrainingCode | None = None
+    root: Path,
+    files: Iterable[Path],
+    context: JobContext,
+    entry_point: str = "",
+    modules: frozenset[str] | None = None,
 ) -> Iterator[Advice]:
     from training_jobs.lint import Job, lint_folder  # here, since most jobs have no folder
 
@@ -100,8 +107,8 @@ def _advice(
         spot=context.props.get("spot") is not None,
         groups=request.group_names,
         channels=tuple(context.props.get("channels") or ()),
-        entry_point="" if code is None else code.entry_point,
-        modules=None if code is None else _modules(code, context),
+        entry_point=entry_point,
+        modules=modules,
     )
     by_rule: dict[str, list[str]] = {}
     for found in lint_folder(root, job, files):
@@ -123,15 +130,15 @@ def check_options(code: TrainingCode, context: JobContext) -> None:
 
 def check_copied_options(image: TrainingImage, context: JobContext) -> None:
     """Check that the script which a Dockerfile copies, and gives the toolkit by SAGEMAKER_PROGRAM, takes the hyperparameters."""
-    root, sources = image.copied or (Path(), None)
-    program = image.program() if sources and context.props.get("container_entrypoint") is None else None
+    program = image.program() if context.props.get("container_entrypoint") is None else None
     given = (context.job_request.environment, context.props.get("environment"), context.props.get("hyperparameters"))
     named = {name for of_prop in given for name in of_prop or ()}
     if program is None or named & {"SAGEMAKER_PROGRAM", "sagemaker_program"}:
         return
     from training_jobs.lint import options_of, scripts_of
 
-    found = [path for path in _copied_scripts(root, sources) if f"/{path}".endswith(f"/{program}")]
+    root, scripts = _copied_scripts(image)
+    found = [path for path in scripts if f"/{path}".endswith(f"/{program}")]
     if len(found) == 1:
         _refuse(next(map(options_of, scripts_of(root, found)), None), context, (), pairs=True)
 
@@ -195,15 +202,15 @@ def ignored_advice(code: TrainingCode, context: JobContext) -> Iterator[Advice]:
         )
 
 
-def _replaced_advice(code: TrainingCode, context: JobContext) -> Iterator[Advice]:
+def _replaced_advice(code: TrainingCode, files: Sequence[Path], context: JobContext) -> Iterator[Advice]:
     """Warn of a framework that requirements.txt pins to another version than the container's, which pip then replaces.
 
     PyPI's build lacks what AWS's has (aws/deep-learning-containers, `docker/pytorch/Dockerfile.cuda`: flash-attn and
     transformer-engine built for it, the plugin of EFA), and is of another CUDA: its download is billed on each host.
     """
-    image, file = context.props["image"], Path(code.directory, "requirements.txt")
-    contents = image.contents() if getattr(image, "is_container", False) and file.is_file() else None
-    if contents is None or Path(file.name) not in {*code.files()}:
+    image, file = context.props["image"], Path(code.directory) / _REQUIREMENTS
+    contents = image.contents() if getattr(image, "is_container", False) and _REQUIREMENTS in files else None
+    if contents is None:
         return
     for number, line in enumerate(file.read_text(errors="replace").splitlines(), start=1):
         pinned = _PINNED.match(line)

@@ -122,8 +122,8 @@ def read_script(path: Path) -> TrainingScript:
     if not path.is_file() or path.suffix != ".py":
         raise ValueError(f"the script must be a file of Python, like 'nanoGPT/train.py', got {str(path)!r}")
     text = path.read_text(encoding="utf-8", errors="replace")
-    tree = _parsed(path, text)
-    _check_positional(path, text)
+    tree, script = _parsed(path, text), Script(path.name, text)
+    _check_positional(path, script)
     modules = _imported(path, tree)
     form, options = _options(tree, text)
     folders = {option.name: FOLDER_OF[option.field] for option in options if option.field in FOLDER_OF}
@@ -141,13 +141,13 @@ def read_script(path: Path) -> TrainingScript:
         () if (path.parent / "requirements.txt").exists() else _requirements(modules, tensorflow),
         "tensorflow" if tensorflow else "pytorch",
         MODEL in folders.values() or "SM_MODEL_DIR" in text or MODEL in text,
-        tuple(channels_of(Script(path.name, text))),
+        tuple(channels_of(script)),
         tuple(one.name for one in options if one.type == "bool" and not one.required),
     )
 
 
-def _check_positional(path: Path, text: str) -> None:
-    options = options_of(Script(path.name, text))
+def _check_positional(path: Path, script: Script) -> None:
+    options = options_of(script)
     found = [one for one in options.options if one.is_positional and one.required] if options else []
     if found:
         names = " and ".join(repr(one.names[0]) for one in found)
