@@ -222,6 +222,13 @@ def test_alternatives_that_cannot_be_are_refused(case: str) -> None:
     assert said.startswith(message)
 
 
+def test_an_image_for_gpus_may_be_that_of_an_alternative_without_any() -> None:
+    stack = UserStack()
+    for_gpus = stack.image_from("gpus", base="pytorch-training:2.6.0-gpu-py312")
+    on_cpu = Alternative(DataParallelJob(InstanceGroup("ml.c5.18xlarge", 2)), image=for_gpus)
+    assert len(stack.workflow(job=ON_P5, alternatives=[on_cpu]).requests) == 2
+
+
 def test_a_capacity_reservation_of_an_alternative_may_be_used() -> None:
     workflow = RenderedWorkflow(
         job=DataParallelJob(InstanceGroup(["ml.p5.48xlarge", "ml.p5e.48xlarge"], 2)), alternatives=[ON_P4D]

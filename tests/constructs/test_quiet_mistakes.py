@@ -327,13 +327,15 @@ def notices(*topics: sns.ITopic, stack: UserStack) -> dict[str, Any]:
     return stack.template()
 
 
-def test_a_topic_and_a_key_of_another_app_are_warned_of_since_their_policies_must_allow_the_notice() -> None:
+@pytest.mark.parametrize("first", range(3))
+def test_a_topic_and_a_key_of_another_app_are_warned_of_since_their_policies_must_allow_the_notice(first: int) -> None:
     stack = UserStack()
     imported = sns.Topic.from_topic_arn(stack, "Imported", "arn:aws:sns:us-east-1:123456789012:imported")
     key = kms.Key.from_key_arn(
         stack, "Key", "arn:aws:kms:us-east-1:123456789012:key/12345678-1234-1234-1234-123456789012"
     )
-    notices(imported, sns.Topic(stack, "Encrypted", master_key=key), sns.Topic(stack, "Own"), stack=stack)
+    topics = [imported, sns.Topic(stack, "Encrypted", master_key=key), sns.Topic(stack, "Own")]
+    notices(*topics[first:], *topics[:first], stack=stack)
     assert sorted(stack.warned()) == ["notify-imported-key", "notify-imported-topic"]
 
 

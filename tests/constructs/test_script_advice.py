@@ -100,8 +100,11 @@ def test_a_module_that_awss_container_lacks_is_a_warning_unless_it_may_be_instal
     )
     assert warned_in_container(tmp_path, environment={"PYTHONPATH": "/opt/ml/input/data/packages"}) == []
     assert warned_in_container(tmp_path, container_entrypoint=["python", "/opt/train.py"]) == []
-    (tmp_path / "requirements.txt").write_text("transformers\n")
-    assert warned_in_container(tmp_path) == []
+    for name in ("requirements.txt", "setup.py", "setup.cfg", "pyproject.toml"):
+        (tmp_path / name).write_text("")
+        assert warned_in_container(tmp_path) == [], name
+        (tmp_path / name).unlink()
+    assert len(warned_in_container(tmp_path)) == 1
 
 
 @pytest.mark.parametrize(
