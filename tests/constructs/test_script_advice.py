@@ -211,3 +211,75 @@ def test_debugger_beside_a_compiler_is_a_warning(job: Any, warned: list[str]) ->
     stack = UserStack()
     stack.workflow(job=job, debugger=Debugger(stack.place("tensors/")))
     assert [name for name in stack.warned() if name.startswith("debugger")] == warned
+
+
+OF_TRAINER = """
+from transformers import HfArgumentParser, Trainer, TrainingArguments
+
+parser = HfArgumentParser(TrainingArguments)
+[args] = parser.parse_args_into_dataclasses()
+Trainer(args=args, tokenizer=None)
+"""
+TRANSFORMERS_5 = "2.9.0-transformers5.3.0-gpu-py312-cu130-ubuntu22.04"
+TRANSFORMERS_4 = "2.1.0-transformers4.36.0-gpu-py310-cu121-ubuntu20.04"
+
+
+def with_trainer(folder: Path, tag: str = TRANSFORMERS_5, requirements: str = "", **hyperparameters: Any) -> UserStack:
+    (folder / "train.py").write_text(OF_TRAINER)
+    (folder / "requirements.txt").write_text(requirements)
+    stack = UserStack()
+    image = TrainingImage.from_dlc(stack, "Container", "huggingface-pytorch-training", tag)
+    given = {"output_dir": "/opt/ml/model", **hyperparameters}
+    stack.workflow(job=ON_ONE_GPU, image=image, code=TrainingCode(str(folder)), hyperparameters=given)
+    return stack
+
+
+def test_hyperparameters_are_held_against_training_arguments_of_the_containers_version(tmp_path: Path) -> None:
+    with pytest.raises(
+        ValueError, match=r"hyperparameters\['evaluation_strategy'\] must be an option of the script.*5\.3\.0, which"
+    ):
+        with_trainer(tmp_path, evaluation_strategy="epoch")
+    with pytest.raises(ValueError, match=r"transformers 4\.36\.0, which versions 4\.41 to"):
+        with_trainer(tmp_path, TRANSFORMERS_4, eval_strategy="epoch")
+    with_trainer(tmp_path, TRANSFORMERS_4, evaluation_strategy="epoch")
+    with_trainer(tmp_path, eval_strategy="epoch")
+
+
+@pytest.mark.parametrize(
+    ("requirements", "refuses"),
+    [
+        ("datasets\nevaluate==0.4\n# transformers>=5\n", True),
+        ("transformers==5.3.0\n", True),
+        ("transformers == 5.2 ; python_version > '3.8'\n", True),
+        ("transformers==4.40.0\n", False),
+        ("transformers\n", False),
+        ("transformers>=4\n", False),
+        ("transformers==5.*\n", False),
+        ("transformers[torch]==4.40.0\n", False),
+        ("trl==0.9\n", False),
+        ("peft\n", False),
+        ("-r more.txt\n", False),
+        ("git+https://github.com/huggingface/transformers\n", False),
+        ("./wheels/transformers.whl\n", False),
+    ],
+)
+def test_a_requirement_that_may_bring_another_version_of_transformers_leaves_it_unknown(
+    tmp_path: Path, requirements: str, refuses: bool
+) -> None:
+    if refuses:
+        with pytest.raises(ValueError, match="evaluation_strategy"):
+            with_trainer(tmp_path, requirements=requirements, evaluation_strategy="epoch")
+    else:
+        stack = with_trainer(tmp_path, requirements=requirements, evaluation_strategy="epoch")
+        assert stack.warnings("script-training-arguments") == []
+
+
+def test_arguments_that_the_containers_transformers_does_not_take_are_a_warning(tmp_path: Path) -> None:
+    [text] = with_trainer(tmp_path).warnings("script-training-arguments")
+    assert "train.py:6: Trainer of transformers 5.3.0 takes no tokenizer, which versions 4.4 to 4.57 take" in text
+    assert with_trainer(tmp_path, TRANSFORMERS_4).warnings("script-training-arguments") == []
+
+
+def test_a_file_of_arguments_beside_the_script_leaves_them_unknown(tmp_path: Path) -> None:
+    (tmp_path / "train.args").write_text("--output_dir /opt/ml/model")
+    with_trainer(tmp_path, evaluation_strategy="epoch")

@@ -35,6 +35,13 @@ _FIELD = re.compile(r"(?:States\.Format\('\{\}', )?\$\.(?P<name>\w+)\)?")
 _REQUIREMENTS = Path("requirements.txt")  # which the toolkit installs
 # A framework and the first two numbers of the only version that a requirement takes.
 _PINNED = re.compile(r"\s*(?P<name>torch|tensorflow)\s*={2,3}\s*(?P<version>\d+\.\d+)", re.IGNORECASE)
+# Of Hugging Face's: the version in a container's tag, and requirements that pin it, or may bring another.
+_TRANSFORMERS = re.compile(r"-transformers(\d+\.\d+\.\d+)-")
+_PINS_TRANSFORMERS = re.compile(r"transformers\s*={2,3}\s*(\d+\.\d+(?:\.\d+)?)\s*(?:[;#].*)?")
+_BRINGS_TRANSFORMERS = re.compile(
+    r"transformers|[-.]|\w+[+:]|(?:trl|peft|optimum|sentence|setfit|adapters|unsloth|axolotl|llama|auto|simple)",
+    re.IGNORECASE,
+)
 _FRAMEWORKS = {"torch": "pytorch", "tensorflow": "tensorflow"}
 _OFF = "; a comment `# training-jobs: allow options` at its beginning switches this off"
 
@@ -44,7 +51,8 @@ def code_advice(code: TrainingCode, context: JobContext) -> Iterator[Advice]:
     files = tuple(code.files())
     yield from ignored_advice(code, context)
     yield from _replaced_advice(code, files, context)
-    yield from _advice(Path(code.directory), files, context, code.entry_point, _modules(files, context))
+    known = {"modules": _modules(files, context), "transformers": _transformers(code, context.props)}
+    yield from _advice(Path(code.directory), files, context, entry_point=code.entry_point, **known)
 
 
 def copied_code_advice(image: TrainingImage, context: JobContext) -> Iterator[Advice]:
@@ -90,12 +98,28 @@ def _modules(files: Sequence[Path], context: JobContext) -> frozenset[str] | Non
     return modules_of(image.base) if known and not installs and not elsewhere else None
 
 
+def _transformers(code: TrainingCode, props: Mapping[str, Any]) -> str | None:
+    """The version of Hugging Face's transformers that a folder's scripts find; None where it is not known."""
+    image, root = props["image"], Path(code.directory)
+    tag = (
+        _TRANSFORMERS.search(image.base)
+        if getattr(image, "is_container", False) and isinstance(image.base, str)
+        else None
+    )
+    files = {*code.files()}
+    requirements = (root / _REQUIREMENTS).read_text(errors="replace") if _REQUIREMENTS in files else ""
+    lines = [line.strip() for line in requirements.splitlines() if line.strip() and not line.strip().startswith("#")]
+    pinned = [found[1] for line in lines if (found := _PINS_TRANSFORMERS.fullmatch(line))]
+    if pinned or Path("setup.py") in files or any(map(_BRINGS_TRANSFORMERS.match, lines)):
+        return pinned[0] if len(pinned) == 1 else None
+    return tag and tag[1]
+
+
 def _advice(
     root: Path,
     files: Iterable[Path],
     context: JobContext,
-    entry_point: str = "",
-    modules: frozenset[str] | None = None,
+    **known: Any,
 ) -> Iterator[Advice]:
     from training_jobs.lint import Job, lint_folder  # here, since most jobs have no folder
 
@@ -107,8 +131,7 @@ def _advice(
         spot=context.props.get("spot") is not None,
         groups=request.group_names,
         channels=tuple(context.props.get("channels") or ()),
-        entry_point=entry_point,
-        modules=modules,
+        **known,
     )
     by_rule: dict[str, list[str]] = {}
     for found in lint_folder(root, job, files):
@@ -253,9 +276,16 @@ def _options(code: TrainingCode, props: Mapping[str, Any]) -> Options | None:
     """The options of the script that is started; None where it is not by the toolkit, or they are not certain."""
     from training_jobs.lint import options_of, scripts_of
 
-    if code.arguments == "key=value" or props.get("container_entrypoint") is not None:
+    path = Path(code.directory, code.entry_point)
+    # HfArgumentParser reads more arguments from a file of the script's name.
+    if (
+        code.arguments == "key=value"
+        or props.get("container_entrypoint") is not None
+        or path.with_suffix(".args").is_file()
+    ):
         return None
-    return next(map(options_of, scripts_of(Path(code.directory), [Path(code.entry_point)])), None)
+    scripts = scripts_of(Path(code.directory), [Path(code.entry_point)])
+    return options_of(scripts[0], _transformers(code, props)) if scripts else None
 
 
 def _given(context: JobContext) -> dict[str, str | None]:

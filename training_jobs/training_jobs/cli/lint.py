@@ -22,6 +22,9 @@ def lint(
     dynamic: Annotated[bool, typer.Option("--dynamic", help="The compiler takes batches of any shape.")] = False,
     spot: Annotated[bool, typer.Option("--spot", help="The job can be interrupted.")] = False,
     group: Annotated[list[str] | None, typer.Option(help="The name of each of the job's instance groups.")] = None,
+    transformers: Annotated[
+        str | None, typer.Option(help="The version of Hugging Face's transformers, as in the container's tag.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Find mistakes in training scripts that cost time or end a job; exit code 1 if there are any. Nothing is run.
@@ -33,7 +36,7 @@ def lint(
 
     if not path.exists():
         raise typer.BadParameter(f"must be a folder or a script, like src, got {str(path)!r}", param_hint="PATH")
-    job = Job(compiler is not None, dynamic, compiler == "xla", spot, tuple(group or ()))
+    job = Job(compiler is not None, dynamic, compiler == "xla", spot, tuple(group or ()), transformers=transformers)
     found = lint_folder(path, job)
     if as_json:
         print_json([asdict(one) for one in found])

@@ -1,33 +1,42 @@
-"""The options of a script that argparse reads, as far as its syntax says, and the hyperparameters that end the job there.
+"""The options that a script takes, and the hyperparameters that end the job there.
 
 SageMaker's toolkit starts the script with ``--key value`` for each hyperparameter, or ``-k value`` where its name is a letter
-(`to_cmd_args` in mapping.py of sagemaker-training). What argparse takes is what Python's documentation of it says; nothing is
-said of a script whose options are not all plain calls of one parser in one file.
+(`to_cmd_args` in mapping.py of sagemaker-training). What argparse takes is what Python's documentation of it says.
 """
 
 from __future__ import annotations
 
-import ast
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
-from training_jobs.lint.script import Script, constant, keyword, name_of, whole_name
+from training_jobs.lint.script import Script, constant
 
 RULE = "options"  # by which a comment switches it off
-_WITHOUT_VALUE = ("store_true", "store_false", "store_const", "append_const", "count", "help", "version")
-_WITH_VALUE = ("store", "append", "extend")
-_OPTIONAL = ("?", "*")
-_METHODS = ("add_argument", "add_argument_group", "add_mutually_exclusive_group", "parse_args", "parse_known_args")
-_TYPES = ("int", "float", "bool", "str")
 _NEGATIVE = re.compile(r"-\d+|-\d*\.\d+")  # `_negative_number_matcher`, argparse.py: -1e-5 is none
-_UNKNOWN_PARSERS = ("parents", "prefix_chars", "exit_on_error", "fromfile_prefix_chars", None)
 _FALSE = ("false", "0", "no", "off", "none")
-_INVALID: Mapping[str, type] = {"int": int, "float": float}
+_BOOLEANS = (
+    "yes",
+    "true",
+    "t",
+    "y",
+    "1",
+    "no",
+    "false",
+    "f",
+    "n",
+    "0",
+)  # `string_to_bool`, hf_argparser.py of transformers
+_INVALID: Mapping[str, Callable[[str], object]] = {
+    "int": int,
+    "float": float,
+    "string_to_bool": lambda text: _BOOLEANS.index(text.lower()),
+}
 # How scripts get hyperparameters beside their arguments.
 _ELSEWHERE = re.compile(r"SM_HP|hyperparameters\.json|SM_TRAINING_ENV|SM_USER_ARGS")
+Takes = Literal["value", "nothing", "optional", "unknown"]
 
 
 @dataclass(frozen=True)
@@ -37,18 +46,20 @@ class Option:
     Attributes:
         names: Its names, with their hyphens; of a positional argument the one without.
         line: Its line in the file.
-        takes: Whether a value follows its name; ``"unknown"`` where the source does not say.
+        takes: Whether a value follows its name, or may; ``"unknown"`` where the source does not say.
         required: Whether argparse ends the script without it.
-        type: ``int``, ``float``, ``bool`` or ``str``; "" for another, or none.
+        type: ``int``, ``float``, ``bool``, ``str`` or transformers' ``string_to_bool``; "" for another, or none.
         choices: What it may be; None for anything, or where the source does not say.
+        library: The class of a library that has it; "" where the line declares it.
     """
 
     names: tuple[str, ...]
     line: int
-    takes: Literal["value", "nothing", "unknown"]
+    takes: Takes
     required: bool
     type: str
     choices: tuple[object, ...] | None
+    library: str = ""
 
     @property
     def is_positional(self) -> bool:
@@ -72,6 +83,7 @@ class Options:
         abbreviates: Whether the beginning of a name is enough.
         ignores_others: Whether other arguments are ignored; else they end the script.
         drops_others: Whether it does not look at what it ignores.
+        elsewhere: What is known of names that are none of its options.
     """
 
     path: str
@@ -79,6 +91,15 @@ class Options:
     abbreviates: bool
     ignores_others: bool
     drops_others: bool
+    elsewhere: Mapping[str, str] = field(default_factory=dict)
+
+    def where(self, option: Option) -> str:
+        """Return the place that declares an option.
+
+        Args:
+            option: One of these.
+        """
+        return f"{self.path}:{option.line}{option.library and f', {option.library}'}"
 
     def of(self, key: str) -> list[Option]:
         """Return the options that a hyperparameter may be: none, one, or several that begin alike.
@@ -110,139 +131,6 @@ class Refusal(NamedTuple):
     got: str
 
 
-def options_of(script: Script) -> Options | None:
-    """Return the options of a script; None where they are not certain.
-
-    Args:
-        script: The file that is started.
-    """
-    parser = _only_parser(script)
-    if parser is None or "sys.argv" in script.text:
-        return None
-    named = [(name_of(call), call) for call in script.calls]
-    reading = [call for name, call in named if name in ("parse_args", "parse_known_args")]
-    if not reading or any(call.args or call.keywords for call in reading) or _passes_on(script, parser):
-        return None
-    if {"add_subparsers", "parse_intermixed_args", "add_mutually_exclusive_group"} & {name for name, _ in named}:
-        return None
-    if any(_is_renamed(script, node) for node in script.nodes):
-        return None
-    found = [_option(script, call) for name, call in named if name == "add_argument"]
-    if any(option is None for option in found) or RULE in script.allowed.get(0, ()):
-        return None
-    return Options(
-        script.path,
-        tuple(option for option in found if option is not None),
-        constant(keyword(parser, "allow_abbrev")) is not False,
-        any(name_of(call) == "parse_known_args" for call in reading),
-        all(_drops(script, call) for call in reading),
-    )
-
-
-def _only_parser(script: Script) -> ast.Call | None:
-    """The call that makes the one parser of a script, where it is argparse's own, and has options of its own alone."""
-    found = [call for call in script.calls if name_of(call).endswith("ArgumentParser")]
-    if len(found) != 1 or any(one.arg in _UNKNOWN_PARSERS for one in found[0].keywords):
-        return None
-    # Another module may have the name: `import configargparse as argparse`.
-    imported = {
-        f"{node.module}.{alias.name}" if isinstance(node, ast.ImportFrom) else alias.name
-        for node in script.nodes
-        if isinstance(node, ast.Import | ast.ImportFrom)
-        for alias in node.names
-        if alias.asname is None
-    }
-    needs = {"argparse.ArgumentParser": "argparse", "ArgumentParser": "argparse.ArgumentParser"}
-    return found[0] if needs.get(whole_name(found[0])) in imported else None
-
-
-def _passes_on(script: Script, parser: ast.Call) -> bool:
-    """Whether a parser may get options elsewhere: it is given to a function, or kept where others find it."""
-    place = script.parents[parser]
-    if not isinstance(place, ast.Assign) or not all(isinstance(target, ast.Name) for target in place.targets):
-        return True
-    names = {target.id for target in place.targets if isinstance(target, ast.Name)}
-    for node in script.nodes:
-        loaded = isinstance(node, ast.Name) and node.id in names and isinstance(node.ctx, ast.Load)
-        if loaded and not isinstance(script.parents[node], ast.Attribute | ast.Return):
-            return True
-    return False
-
-
-def _is_renamed(script: Script, node: ast.AST) -> bool:
-    """Whether a method of a parser is not called where it is named, like `add = parser.add_argument`."""
-    if not isinstance(node, ast.Attribute) or node.attr not in _METHODS:
-        return False
-    call = script.parents[node]
-    return not (isinstance(call, ast.Call) and call.func is node)
-
-
-def _drops(script: Script, call: ast.Call) -> bool:
-    """Whether nothing reads the second value of a call of `parse_known_args`, the arguments that it does not know."""
-    place = script.parents[call]
-    if isinstance(place, ast.Subscript):
-        return constant(place.slice) == 0
-    target = place.targets[0] if isinstance(place, ast.Assign) else None
-    if not isinstance(target, ast.Tuple) or not all(isinstance(one, ast.Name) for one in target.elts):
-        return False
-    rest = ast.unparse(target.elts[-1])
-    return not any(
-        isinstance(node, ast.Name) and node.id == rest and isinstance(node.ctx, ast.Load) for node in script.nodes
-    )
-
-
-def _option(script: Script, call: ast.Call) -> Option | None:
-    """What a call of `add_argument` declares; None where its names are not literal."""
-    names = [constant(one) for one in call.args]
-    texts = tuple(name for name in names if isinstance(name, str) and name)
-    nargs = keyword(call, "nargs")
-    if not texts or len(texts) != len(names) or (nargs is not None and constant(nargs) in (None, "...", "A...")):
-        return None
-    unknown = any(one.arg is None for one in call.keywords)
-    takes, others = _takes(call)
-    positional = not texts[0].startswith("-")
-    required = constant(nargs) not in _OPTIONAL if positional else constant(keyword(call, "required")) is True
-    kind = keyword(call, "type")
-    return Option(
-        texts + others,
-        call.lineno,
-        "unknown" if unknown or (isinstance(constant(nargs), int) and constant(nargs) != 1) else takes,
-        required and not unknown and not _may_not_run(script, call),
-        kind.id if isinstance(kind, ast.Name) and kind.id in _TYPES else "" if kind is not None else "str",
-        _choices(keyword(call, "choices")),
-    )
-
-
-def _takes(call: ast.Call) -> tuple[Literal["value", "nothing", "unknown"], tuple[str, ...]]:
-    """Whether a value follows an option, and the names that its action adds."""
-    action = keyword(call, "action")
-    if action is not None and ast.unparse(action).endswith("BooleanOptionalAction"):
-        long = [str(constant(one)) for one in call.args if str(constant(one)).startswith("--")]
-        return "nothing", tuple(f"--no-{name[2:]}" for name in long)
-    if constant(action) in _WITHOUT_VALUE:
-        return "nothing", ()
-    return ("value" if action is None or constant(action) in _WITH_VALUE else "unknown"), ()
-
-
-def _may_not_run(script: Script, node: ast.AST) -> bool:
-    """Whether a call is below a condition other than that the file is the one that is started."""
-    return any(
-        isinstance(one, ast.If | ast.Try | ast.IfExp) and "__main__" not in ast.unparse(getattr(one, "test", one))
-        for one in script.ancestors(node)
-    )
-
-
-def _choices(node: ast.expr | None) -> tuple[object, ...] | None:
-    """The choices of a list, a tuple or a range of literals; None for others."""
-    if isinstance(node, ast.Call) and name_of(node) == "range":
-        bounds = [number for one in node.args if isinstance(number := constant(one), int)]
-        return tuple(range(*bounds)) if 0 < len(bounds) == len(node.args) else None
-    try:
-        return tuple(ast.literal_eval(node)) if isinstance(node, ast.List | ast.Tuple) else None
-    except ValueError:
-        return None
-
-
 def refusals(options: Options, given: Mapping[str, str | None], flags: Sequence[str], pairs: bool) -> Iterator[Refusal]:
     """Yield why a script refuses its hyperparameters, or takes False for True.
 
@@ -258,7 +146,7 @@ def refusals(options: Options, given: Mapping[str, str | None], flags: Sequence[
         seen.update(found)
         if not found and not options.ignores_others:
             rule = "be an option of the script, since argparse ends it at others"
-            yield Refusal(key, rule, _nearest(key, options), f"none of {options.path}")
+            yield Refusal(key, rule, _nearest(key, options), f"none of {options.path}{options.elsewhere.get(key, '')}")
         elif len(found) > 1:
             names = " and ".join(repr(option.key) for option in found)
             rule = "be the name of one option of the script, since argparse ends it at the beginning of several"
@@ -266,7 +154,7 @@ def refusals(options: Options, given: Mapping[str, str | None], flags: Sequence[
         elif found:
             yield from _value_refusals(options, found[0], key, text, is_flag=key in flags, pairs=pairs)
     for option in options.options:
-        where = f"{options.path}:{option.line}"
+        where = options.where(option)
         if option.is_positional and option.required:
             example = f"parser.add_argument('--{option.names[0]}', required=True)"
             rule = "be those of a script without positional arguments, since each is passed as an option"
@@ -279,7 +167,7 @@ def refusals(options: Options, given: Mapping[str, str | None], flags: Sequence[
 def _value_refusals(
     options: Options, option: Option, key: str, text: str | None, *, is_flag: bool, pairs: bool
 ) -> Iterator[Refusal]:
-    where = f"{options.path}:{option.line}"
+    where = options.where(option)
     # The value is an argument of its own, which the script may ignore, and with it that it is false.
     ignored = options.ignores_others and pairs and (text is None or argument(text).lower() not in _FALSE)
     if option.takes == "nothing" and not is_flag and not ignored:
@@ -288,7 +176,7 @@ def _value_refusals(
     elif option.takes == "value" and is_flag:
         rule = "not be among the flags of code, since the script takes a value for it"
         yield Refusal(key, rule, "TrainingCode('src', flags=[])", where)
-    if option.takes != "value" or is_flag or text is None:
+    if option.takes not in ("value", "optional") or is_flag or text is None:
         return
     value = argument(text)
     if pairs and value.startswith("-") and " " not in value and not _NEGATIVE.fullmatch(value):

@@ -11,6 +11,7 @@ import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
 
+from training_jobs.lint.dataclass_options import unknown_arguments
 from training_jobs.lint.script import Job, Script, always_imported, constant, keyword, name_of, whole_name
 
 Found = Iterator[tuple[Script, int, str]]
@@ -432,6 +433,16 @@ def _import(scripts: Sequence[Script], job: Job) -> Found:
                     f"no {name} is in the job's container: name what has it in a requirements.txt in the folder of code"
                 )
                 yield script, line, f"{why}, which is installed before the script starts"
+
+
+@_rule("training-arguments")
+def _training_arguments(scripts: Sequence[Script], job: Job) -> Found:
+    """The wheels of transformers: each version's TrainingArguments and Trainer have their own arguments, and take no others."""
+    if job.transformers is None or any(re.search(r"\bpip3?\b", script.text) for script in scripts):
+        return
+    for script in scripts:
+        for line, reason in unknown_arguments(script, job.transformers):
+            yield script, line, reason
 
 
 @_rule("host-name")

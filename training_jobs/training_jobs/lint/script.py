@@ -30,6 +30,7 @@ class Job:
         channels: Names of its channels; None where they are not known.
         entry_point: Path of the file that is started; "" where it is not known.
         modules: What it may import beside Python's own modules and the folder's; None where that is not known.
+        transformers: The version of Hugging Face's transformers that it finds; None where that is not known.
     """
 
     compiled: bool = False
@@ -40,6 +41,7 @@ class Job:
     channels: tuple[str, ...] | None = None
     entry_point: str = ""
     modules: frozenset[str] | None = None
+    transformers: str | None = None
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,301 @@
+"""Scripts of Hugging Face's Trainer beside the library: the parser of its dataclasses, and the arguments of its classes."""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import dataclasses
+import inspect
+import io
+import random
+import sys
+import types
+from collections.abc import Sequence
+
+import pytest
+import transformers
+
+from training_jobs.facts.transformers import arguments_of, arguments_of_others
+from training_jobs.lint import Job, lint, options_of, refusals
+from training_jobs.lint.dataclass_options import field_type
+from training_jobs.lint.script import Script
+
+VERSION = transformers.__version__
+SCRIPT = """
+import sys
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import ClassVar, List, Literal, Optional, Union
+import transformers
+from transformers import {imported}
+
+class Kind(Enum):
+    NEW = "new"
+    OLD = "old"
+
+@dataclass
+class DataArguments:
+{fields}
+
+parser = {parser}({classes})
+if len(sys.argv) == 2 and sys.argv[1].endswith(".json"):
+    parsed = parser.parse_json_file(json_file=sys.argv[1])
+else:
+    parsed = parser.parse_args_into_dataclasses()
+"""
+FIELDS = [
+    "path: str = 'text'",
+    "path: str",
+    "max_length: int = field(default=128, metadata={'help': 'tokens'})",
+    "max_length: Optional[int] = field(default=None, metadata={'help': 'tokens', 'aliases': ['--length', '-l']})",
+    "learning_rate: float = 0.1",
+    "rate: 'Optional[float]' = None",
+    "shuffle: bool = True",
+    "stream: bool",
+    "stream: bool = field(default=False)",
+    "pack: Optional[bool] = None",
+    "pack: Optional[bool] = field(default=True)",
+    "sizes: List[int] = field(default_factory=list)",
+    "names: list[str] = field(default_factory=lambda: ['a'])",
+    "names: list[str]",
+    "mode: Literal['fast', 'slow'] = 'fast'",
+    "mode: Literal['fast', 'slow']",
+    "size: Literal[1, 2] = 1",
+    "kind: Kind = Kind.NEW",
+    "either: Union[str, None] = None",
+    "either: int | None = None",
+    "either: Union[int, str] = 1",
+    "color: str = field(default='red', metadata={'choices': ['red', 'blue']})",
+    "count: int = field(default=0, metadata={'nargs': 2})",
+    "seen: ClassVar[int] = 0",
+    "inner: int = field(init=False, default=3)",
+    "x: int = 3",
+]
+VALUES = ["1", "0.5", "-2", "3.0", "text", "-text", "", "True", "False", "yes", "maybe", "fast", "red", "new", "[1, 2]"]
+
+
+PARSER = "HfArgumentParser"
+
+
+def script(fields: Sequence[str] = (), imported: str = PARSER, classes: str = "DataArguments") -> Script:
+    body = "\n".join(f"    {line}" for line in fields) or "    pass"
+    text = SCRIPT.replace("{fields}", body).replace("{imported}", imported).replace("{classes}", classes)
+    return Script("train.py", text.replace("{parser}", PARSER))
+
+
+def runs(one: Script, argv: Sequence[str]) -> bool:
+    """Whether the real parser takes the arguments."""
+    module = types.ModuleType("train")
+    try:
+        with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stderr(io.StringIO()):
+            patch.setattr(sys, "argv", ["train.py", *argv])
+            patch.setitem(sys.modules, "train", module)
+            # It asks for devices and for other libraries.
+            patch.setattr(transformers.TrainingArguments, "__post_init__", lambda self: None)
+            exec(compile(one.tree, "train.py", "exec", dont_inherit=True), vars(module))
+    except (SystemExit, ValueError):
+        return False
+    return True
+
+
+def refused(one: Script, given: dict[str, str], flags: Sequence[str] = (), version: str = VERSION) -> list[str]:
+    found = options_of(one, version)
+    assert found is not None
+    return [f"{refusal.key}: {refusal.rule}, got {refusal.got}" for refusal in refusals(found, given, flags, True)]
+
+
+@pytest.mark.parametrize("seed", range(300))
+def test_dataclasses_and_hyperparameters_drawn_at_random_are_refused_as_the_real_parser_refuses_them(seed: int) -> None:
+    draw = random.Random(seed)
+    by_name = {line.partition(":")[0]: line for line in draw.sample(FIELDS, draw.randint(1, 8))}
+    # Python wants fields without a default first.
+    one = script(sorted(by_name.values(), key=lambda line: " = " in line))
+    found = options_of(one, VERSION)
+    assert found is not None
+    keys = sorted(
+        {name.lstrip("-") for option in found.options for name in option.names if name[:2] == "--" or len(name) == 2}
+    )
+    needed = {option.key for option in found.options if option.required and draw.random() < 0.9}
+    others = draw.sample(keys, draw.randint(0, min(3, len(keys))))
+    odd = draw.sample(["max", "unknown", "seen", "inner"], draw.random() < 0.15)
+    suits = {"int": "3", "float": "0.5", "string_to_bool": "True"}
+    given = {
+        key: draw.choice(VALUES)
+        if draw.random() < 0.2
+        else next((suits.get(option.type, str((option.choices or ["text"])[0])) for option in found.of(key)), "text")
+        for key in (*needed, *others, *odd)
+    }
+    flags = [key for key in given if draw.random() < 0.1]
+    argv = [
+        word
+        for key, text in given.items()
+        for word in ("--"[: min(len(key), 2)] + key, *([] if key in flags else [text]))
+    ]
+    told = refused(one, given, flags)
+    if told:
+        assert not runs(one, argv), (told, argv)
+    elif not any(option.takes == "unknown" or option.type == "" for key in given for option in found.of(key)):
+        assert runs(one, argv), argv
+
+
+@pytest.mark.parametrize("name", ["TrainingArguments", "Seq2SeqTrainingArguments", "Trainer", "Seq2SeqTrainer"])
+def test_the_table_of_arguments_is_that_of_the_library(name: str) -> None:
+    made = getattr(transformers, name)
+    known = arguments_of(name, VERSION)
+    assert known is not None
+    if dataclasses.is_dataclass(made):
+        fields = {field.name: field for field in dataclasses.fields(made) if field.init}
+        assert known.keys() == fields.keys()
+        for argument, field in fields.items():
+            default = str(field.default) if field.default is True or field.default is None else ""
+            if field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING:
+                default = "required"
+            assert known[argument].default == default, argument
+            shown = field.type.__name__ if isinstance(field.type, type) else str(field.type)
+            assert known[argument].type == field_type(ast.Constant(shown)), argument
+    else:
+        assert known.keys() == inspect.signature(made).parameters.keys()
+
+
+TRAINER = "HfArgumentParser, TrainingArguments"
+TYPES = "(DataArguments, TrainingArguments)"
+
+
+def test_hyperparameters_of_training_arguments_are_refused_as_the_library_refuses_them() -> None:
+    one = script(["path: str = 'text'"], TRAINER, TYPES)
+    taken = {
+        "output_dir": "/opt/ml/model",
+        "num_train_epochs": "3",
+        "learning_rate": "1e-4",
+        "do_train": "True",
+        "path": "x",
+    }
+    assert refused(one, taken) == []
+    assert runs(one, [word for key, text in taken.items() for word in (f"--{key}", text)])
+    for key, text in {
+        "evaluation_strategy": "epoch",
+        "num_train_epochs": "three",
+        "do_train": "maybe",
+        "epochs": "3",
+    }.items():
+        assert len(refused(one, {"output_dir": "x", key: text})) == 1, key
+        assert not runs(one, ["--output_dir", "x", f"--{key}", text]), key
+
+
+def test_the_refusal_names_the_versions_that_take_an_argument_and_what_it_is_now() -> None:
+    one = script([], TRAINER, TYPES)
+    [told] = refused(one, {"evaluation_strategy": "epoch"}, version="5.3.0")
+    assert told.endswith(
+        "got none of train.py, nor of TrainingArguments of transformers 5.3.0, which versions 4.4 to 4.50 take, and now it is "
+        "eval_strategy"
+    )
+    assert refused(one, {"evaluation_strategy": "epoch", "output_dir": "x"}, version="4.46.1") == []
+    [told] = refused(one, {"eval_strategy": "epoch", "output_dir": "x"}, version="4.36.0")
+    assert "which versions 4.41 to" in told
+
+
+def test_training_arguments_need_a_folder_in_the_versions_that_say_so() -> None:
+    one = script([], TRAINER, TYPES)
+    [told] = refused(one, {"seed": "1"}, version="4.28.1")
+    assert told.startswith(": have 'output_dir', which the script requires, got none for train.py:")
+    assert told.endswith("TrainingArguments of transformers 4.28.1")
+    assert refused(one, {"seed": "1"}, version="4.49.0") == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        script([], TRAINER, TYPES).text.replace("from transformers", "from optimum.neuron"),
+        script([], TRAINER, TYPES).text.replace("parser = ", "sys.argv += ['--output_dir', 'x']\nparser = "),
+        script([], TRAINER, TYPES).text.replace("parser = ", "from sys import argv\nparser = "),
+        script([], TRAINER, TYPES).text.replace(
+            "parse_args_into_dataclasses()", "parse_args_into_dataclasses(args=[])"
+        ),
+        script([], TRAINER, TYPES).text.replace(
+            "parse_args_into_dataclasses()", "parse_args_into_dataclasses(args_file_flag='--file')"
+        ),
+        script([], TRAINER, TYPES).text.replace("\nif len", "\nparser.add_argument('--more')\nif len"),
+        script([], TRAINER, TYPES).text.replace("\nif len", "\nadd_more(parser)\nif len"),
+        script([], TRAINER, TYPES).text.replace("if len(sys.argv) == 2", "if len(sys.argv) > 2"),
+        script([], TRAINER, TYPES).text.replace("@dataclass\n", ""),
+        script([], TRAINER, TYPES).text.replace("class DataArguments:", "class DataArguments(Others):"),
+        script([], TRAINER, "types_of_all").text,
+        script(["made: InitVar[int] = 0"], TRAINER, TYPES).text,
+        script(["made: int = field(**ones)"], TRAINER, TYPES).text,
+        script(["made: int = field(default=0, metadata=texts('made'))"], TRAINER, TYPES).text,
+        script([], TRAINER, TYPES).text + "\nsubprocess.run(['pip', 'install', 'transformers==4.40'])\n",
+        "# training-jobs: allow options\n" + script([], TRAINER, TYPES).text,
+    ],
+)
+def test_of_a_script_whose_options_are_not_certain_nothing_is_said(text: str) -> None:
+    assert options_of(Script("train.py", text), VERSION) is None
+
+
+def test_of_a_library_whose_version_is_not_known_nothing_is_said() -> None:
+    one = script([], TRAINER, TYPES)
+    assert options_of(one, None) is options_of(one, "9.0.0") is options_of(one, "4.3.3") is None
+    assert options_of(script(["a: int = 1"]), None) is not None
+
+
+def test_rest_that_a_script_takes_is_not_refused() -> None:
+    text = script(["a: int = 1"]).text.replace(
+        "parse_args_into_dataclasses()", "parse_args_into_dataclasses(return_remaining_strings=True)"
+    )
+    assert refused(Script("train.py", text), {"b": "1"}) == []
+    assert runs(Script("train.py", text), ["--b", "1"])
+
+
+CALLS = """
+from transformers import Trainer, TrainingArguments as Arguments
+import transformers
+
+class Weighted(Trainer):
+    def compute_loss(self, model, inputs):
+        return model(**inputs).loss
+
+class Other(Trainer):
+    def __init__(self, tokenizer):
+        super().__init__()
+
+args = Arguments(output_dir="x", evaluation_strategy="epoch", learning_rat=1e-4, **more)
+trainer = Weighted(args=args, tokenizer=tokenizer)
+trainer = transformers.Trainer(args=args, model=model, tokenizer=tokenizer)
+trainer = Other(tokenizer=tokenizer)
+if version.parse(transformers.__version__) < version.parse("5.0"):
+    trainer = Trainer(args=args, tokenizer=tokenizer)
+"""
+
+
+def found(text: str, version: str | None) -> list[tuple[int, str]]:
+    mistakes = lint([Script("train.py", text)], Job(transformers=version))
+    return [(one.line, one.reason) for one in mistakes if one.rule == "training-arguments"]
+
+
+def test_arguments_that_a_version_does_not_take_are_found() -> None:
+    renamed = "which versions 4.4 to 4.50 take, and now it is eval_strategy: a TypeError"
+    processing = "takes no tokenizer, which versions 4.4 to 4.57 take, and now it is processing_class: a TypeError"
+    assert found(CALLS, "5.3.0") == [
+        (13, f"TrainingArguments of transformers 5.3.0 takes no evaluation_strategy, {renamed}"),
+        (13, "TrainingArguments of transformers 5.3.0 takes no learning_rat, which has learning_rate: a TypeError"),
+        (14, f"Trainer of transformers 5.3.0 {processing}"),
+        (15, f"Trainer of transformers 5.3.0 {processing}"),
+    ]
+    assert [line for line, _ in found(CALLS, "4.46.1")] == [13]
+    assert found(CALLS, None) == found(CALLS, "9.0.0") == []
+    assert found(CALLS + "\nos.system('pip install transformers==4.40')\n", "5.3.0") == []
+
+
+def test_what_a_script_is_told_is_what_the_library_raises() -> None:
+    told = [reason.split(" takes no ")[1].split(",")[0] for _, reason in found(CALLS, VERSION)]
+    assert told == ["evaluation_strategy", "learning_rat", "tokenizer", "tokenizer"]
+    for argument in told[:2]:
+        with pytest.raises(TypeError, match=argument):
+            transformers.TrainingArguments(output_dir="x", **{argument: 1})  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="tokenizer"):
+        transformers.Trainer(tokenizer=None)  # type: ignore[call-arg]
+
+
+def test_an_argument_of_no_version_is_not_one_of_others() -> None:
+    assert "learning_rat" not in arguments_of_others("TrainingArguments", "5.3.0")
+    assert "output_dir" not in arguments_of_others("TrainingArguments", "5.3.0")
+    assert arguments_of_others("TrainingArguments", "4.6.1")["eval_strategy"].startswith("which versions 4.41 to 5.")

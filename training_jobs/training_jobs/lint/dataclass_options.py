@@ -1,0 +1,297 @@
+"""The options of a script whose dataclasses Hugging Face's HfArgumentParser reads (hf_argparser.py of transformers).
+
+Those of TrainingArguments are known where the library's version is, and those of the script's own dataclasses by its syntax.
+Nothing is said where a class comes from elsewhere, or a file may have arguments.
+"""
+
+from __future__ import annotations
+
+import ast
+import difflib
+import re
+from collections.abc import Iterator, Mapping, Sequence
+
+from training_jobs.facts.transformers import Argument, arguments_of, arguments_of_others, takes_hyphens
+from training_jobs.lint import argparse_options
+from training_jobs.lint.options import RULE, Option, Options, Takes
+from training_jobs.lint.script import Script, constant, keyword, name_of
+
+_PARSER = "HfArgumentParser"
+_READS = "parse_args_into_dataclasses"
+_FILES = ("parse_json_file", "parse_yaml_file", "parse_dict")
+_ADDS = ("add_argument", "add_argument_group", "add_mutually_exclusive_group", "set_defaults", "parse_known_args")
+# What the scripts of transformers' examples ask before they read a file's arguments.
+_ONE_ARGUMENT = "len(sys.argv) == 2"
+_FIELDS = ("field", "HfArg")
+Fields = Mapping[str, tuple[Option, ...]]
+
+
+def options_of(script: Script, transformers: str | None = None) -> Options | None:
+    """Return the options of a script; None where they are not certain.
+
+    Args:
+        script: The file that is started.
+        transformers: The version of transformers that it finds; None where that is not known.
+    """
+    if not any(name_of(call) == _PARSER for call in script.calls):
+        return argparse_options.options_of(script)
+    if re.search(r"\bpip3?\b", script.text):  # it may install another version
+        transformers = None
+    parsers = [call for call in script.calls if name_of(call).endswith("ArgumentParser")]
+    reading = [call for call in script.calls if name_of(call) == _READS]
+    if (
+        len(parsers) != 1
+        or not reading
+        or RULE in script.allowed.get(0, ())
+        or _may_differ(script, parsers[0], reading)
+    ):
+        return None
+    [types] = parsers[0].args
+    kinds = types.elts if isinstance(types, ast.Tuple | ast.List) else [types]
+    found = [_fields(script, kind, transformers) for kind in kinds]
+    if None in found:
+        return None
+    return Options(
+        script.path,
+        tuple(option for fields in found for options in (fields or {}).values() for option in options),
+        constant(keyword(parsers[0], "allow_abbrev")) is not False,
+        any(constant(keyword(call, "return_remaining_strings")) is True for call in reading),
+        False,
+        {
+            name: f", nor of {library} of transformers {transformers}, {known}"
+            for library in (_of_transformers(script, kind) for kind in kinds)
+            for name, known in arguments_of_others(library, transformers or "").items()
+        },
+    )
+
+
+def _may_differ(script: Script, parser: ast.Call, reading: Sequence[ast.Call]) -> bool:
+    """Whether a parser may get other options than its classes', or other arguments than the command line's."""
+    if _of_transformers(script, parser.func) != _PARSER or len(parser.args) != 1:
+        return True
+    if any(one.arg in argparse_options.UNKNOWN_PARSERS for one in parser.keywords):
+        return True
+    if argparse_options.passes_on(script, parser) or any(name_of(call) in _ADDS for call in script.calls):
+        return True
+    if any(argparse_options.is_renamed(script, node, (_READS, *_FILES, *_ADDS)) for node in script.nodes):
+        return True
+    if any(call.args or {one.arg for one in call.keywords} - {"return_remaining_strings"} for call in reading):
+        return True
+    asked = [node for node in script.nodes if isinstance(node, ast.Attribute) and ast.unparse(node) == "sys.argv"]
+    files = [call for call in script.calls if name_of(call) in _FILES]
+    if script.text.count("argv") != sum(ast.unparse(node) == "sys.argv" for node in asked):
+        return True
+    return any(not _of_one_argument(script, node) for node in (*asked, *files))
+
+
+def _of_one_argument(script: Script, node: ast.AST) -> bool:
+    """Whether a node is of a branch for one argument, the name of a file, which a hyperparameter and its value are not."""
+    return any(isinstance(one, ast.If) and _ONE_ARGUMENT in ast.unparse(one.test) for one in script.ancestors(node))
+
+
+def _fields(script: Script, kind: ast.expr, transformers: str | None) -> Fields | None:
+    """The options of a dataclass, by its fields; None where they are not certain."""
+    if library := _of_transformers(script, kind):
+        known = arguments_of(library, transformers) if transformers else None
+        place = f"{library} of transformers {transformers}"
+        if known is None:
+            return None
+        return {name: _options(name, one, kind.lineno, transformers, library=place) for name, one in known.items()}
+    definition = _defined(script, kind)
+    if definition is None or "dataclass" not in " ".join(map(ast.unparse, definition.decorator_list)):
+        return None
+    found: dict[str, tuple[Option, ...]] = {}
+    for base in definition.bases:
+        of_base = _fields(script, base, transformers)
+        if of_base is None:
+            return None
+        found |= of_base
+    for node in definition.body:
+        if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+            name, text = node.target.id, ast.unparse(node.annotation)
+            if "InitVar" in text:
+                return None
+            if "ClassVar" in text:
+                continue
+            found.pop(name, None)
+            if (given := _given(node.value)) is None:
+                return None
+            if constant(given.get("init")) is not False:
+                argument = Argument(field_type(node.annotation), _default(given))
+                found[name] = _options(name, argument, node.lineno, transformers, node.annotation, given)
+    return found
+
+
+def _defined(script: Script, kind: ast.expr) -> ast.ClassDef | None:
+    """The only class of a name in a file, at its top."""
+    text = ast.unparse(kind)
+    found = [node for node in script.nodes if isinstance(node, ast.ClassDef) and node.name == text]
+    return found[0] if len(found) == 1 and found[0] in script.tree.body else None
+
+
+def _given(value: ast.expr | None) -> dict[str, ast.expr] | None:
+    """What a field is given: of `field(...)` its keywords and those of its metadata; None where they are not literal."""
+    if value is None:
+        return {}
+    if not isinstance(value, ast.Call) or name_of(value) not in _FIELDS:
+        return {"default": value}
+    given = {one.arg: one.value for one in value.keywords if one.arg}
+    metadata = given.pop("metadata", ast.Dict([], []))
+    if len(given) + ("metadata" in {one.arg for one in value.keywords}) != len(value.keywords):
+        return None
+    if not isinstance(metadata, ast.Dict) or not all(isinstance(constant(key), str) for key in metadata.keys):
+        return None
+    return {**{str(constant(key)): item for key, item in zip(metadata.keys, metadata.values, strict=True)}, **given}
+
+
+def _default(given: Mapping[str, ast.expr]) -> str:
+    if not {"default", "default_factory"} & {*given}:
+        return "required"
+    default = ast.unparse(given.get("default", ast.Name("")))
+    return default if default in ("True", "None") else ""
+
+
+def field_type(annotation: ast.expr) -> str:
+    """Return the type of a dataclass's field as HfArgumentParser takes it, ``Optional`` left out of all but a ``bool``.
+
+    Args:
+        annotation: Its annotation.
+
+    Returns:
+        ``int``, ``float``, ``str``, ``bool``, ``Optional[bool]`` or ``list``; "" for others.
+    """
+    text = constant(annotation) if isinstance(constant(annotation), str) else ast.unparse(annotation)
+    words = [*dict.fromkeys(_words(ast.parse(str(text).replace("typing.", ""), mode="eval").body))]
+    optional = "None" in words
+    words = [word for word in words if word != "None"]
+    if len(words) != 1:
+        return ""
+    if words[0] == "bool" and optional:
+        return "Optional[bool]"
+    kind = words[0].partition("[")[0].lower()
+    return kind if kind in ("int", "float", "str", "bool", "list") else ""
+
+
+def _words(node: ast.expr) -> Iterator[str]:
+    """The types of a union, ``None`` of an optional one."""
+    outer = ast.unparse(node.value) if isinstance(node, ast.Subscript) else ""
+    if isinstance(node, ast.BinOp):
+        yield from (*_words(node.left), *_words(node.right))
+    elif isinstance(node, ast.Subscript) and outer in ("Optional", "Union"):
+        parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
+        yield from (word for part in parts for word in _words(part))
+        yield from ["None"] if outer == "Optional" else []
+    else:
+        yield ast.unparse(node)
+
+
+def _options(
+    name: str,
+    argument: Argument,
+    line: int,
+    transformers: str | None,
+    annotation: ast.expr | None = None,
+    given: Mapping[str, ast.expr] | None = None,
+    library: str = "",
+) -> tuple[Option, ...]:
+    """The options of one field (`_parse_dataclass_field`)."""
+    aliases = (given or {}).get("aliases", ast.Tuple([]))
+    texts = aliases.elts if isinstance(aliases, ast.List | ast.Tuple) else [aliases]
+    names = [f"--{name}", *(str(constant(text)) for text in texts)]
+    if transformers is None or takes_hyphens(transformers):
+        names.append(f"--{name.replace('_', '-')}")
+    choices = _choices(annotation, given or {})
+    # What else metadata has is argparse's: nargs, type, action.
+    known = {*(given or {})} <= {"help", "aliases", "choices", "default", "default_factory", "init", "repr", "compare"}
+    boolean = argument.type.endswith("bool]") or argument.type == "bool"
+    optional = argument.type == "bool" or (boolean and argument.default not in ("required", "None"))
+    takes: Takes = "optional" if optional else "value" if argument.type or choices else "unknown"
+    kind = "string_to_bool" if boolean else "str" if choices else argument.type.replace("list", "")
+    required = argument.default == "required" and argument.type != "bool"
+    first = Option(
+        tuple(dict.fromkeys(names)),
+        line,
+        takes if known else "unknown",
+        required,
+        kind if known else "",
+        choices,
+        library,
+    )
+    if not (boolean and argument.default == "True"):
+        return (first,)
+    negative = (f"--no_{name}", f"--no-{name.replace('_', '-')}")
+    return first, Option(negative, line, "nothing", False, "", None, library)
+
+
+def _choices(annotation: ast.expr | None, given: Mapping[str, ast.expr]) -> tuple[object, ...] | None:
+    """The texts that a field takes, of a Literal, alone or with None, or of its metadata."""
+    parts = [
+        node.slice
+        for node in ast.walk(annotation or ast.Constant(None))
+        if isinstance(node, ast.Subscript) and ast.unparse(node.value).endswith("Literal")
+    ]
+    if "choices" in given:
+        parts = [given["choices"]]
+    if len(parts) != 1:
+        return None
+    elements = parts[0].elts if isinstance(parts[0], ast.Tuple | ast.List) else [parts[0]]
+    values = [constant(element) for element in elements]
+    return tuple(values) if values and all(isinstance(value, str) for value in values) else None
+
+
+def _of_transformers(script: Script, node: ast.expr) -> str:
+    """The name in transformers of what a node names; "" for anything else."""
+    text = ast.unparse(node)
+    for one in script.nodes:
+        if isinstance(one, ast.ImportFrom) and (one.module or "").split(".")[0] == "transformers" and not one.level:
+            for alias in one.names:
+                if (alias.asname or alias.name) == text:
+                    return alias.name
+    return text.removeprefix("transformers.") if text.startswith("transformers.") else ""
+
+
+def unknown_arguments(script: Script, transformers: str) -> Iterator[tuple[int, str]]:
+    """Yield the lines and reasons of calls of TrainingArguments and Trainer whose keywords the version does not take.
+
+    Args:
+        script: A file.
+        transformers: The version of transformers that it finds.
+    """
+    for call in script.calls:
+        library, more = _library_of(script, call.func)
+        takes = arguments_of(library, transformers)
+        if takes is None or _asks_version(script, call):
+            continue
+        others = arguments_of_others(library, transformers)
+        for one in call.keywords:
+            if one.arg and one.arg not in takes and one.arg not in more:
+                near = difflib.get_close_matches(one.arg, takes, n=1)
+                named = others.get(one.arg) or (f"which has {near[0]}" if near else "nor does another version")
+                yield (
+                    one.value.lineno,
+                    f"{library} of transformers {transformers} takes no {one.arg}, {named}: a TypeError",
+                )
+
+
+def _library_of(script: Script, node: ast.expr) -> tuple[str, set[str]]:
+    """The class of transformers that a call makes, or that its class without ``__init__`` is of, and the fields of that."""
+    if name := _of_transformers(script, node):
+        return name, set()
+    definition = _defined(script, node)
+    if definition is None or len(definition.bases) != 1:
+        return "", set()
+    if any(isinstance(one, ast.FunctionDef) and one.name == "__init__" for one in definition.body):
+        return "", set()
+    fields = {
+        one.target.id for one in definition.body if isinstance(one, ast.AnnAssign) and isinstance(one.target, ast.Name)
+    }
+    name, more = _library_of(script, definition.bases[0])
+    return name, more | fields
+
+
+def _asks_version(script: Script, node: ast.AST) -> bool:
+    """Whether a node is below a question for a version, or within ``try``."""
+    return any(
+        isinstance(one, ast.Try) or (isinstance(one, ast.If | ast.IfExp) and "version" in ast.unparse(one.test).lower())
+        for one in script.ancestors(node)
+    )
