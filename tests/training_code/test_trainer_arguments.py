@@ -138,6 +138,20 @@ def test_dataclasses_and_hyperparameters_drawn_at_random_are_refused_as_the_real
         assert runs(one, argv), argv
 
 
+@pytest.mark.parametrize("field", ["seen: ClassVar[int] = 0", "inner: int = field(init=False, default=3)"])
+def test_what_the_parser_leaves_out_is_no_option(field: str) -> None:
+    one, name = script(["x: int = 3", field]), field.partition(":")[0]
+    assert len(refused(one, {name: "1"})) == 1
+    assert not runs(one, [f"--{name}", "1"])
+    of_base = Script(
+        "train.py",
+        one.text.replace("x: int = 3", f"{name}: int = 3")
+        .replace(f"    {field}", f"\n@dataclass\nclass Mine(DataArguments):\n    {field}")
+        .replace("(DataArguments)\nif", "(Mine)\nif"),
+    )
+    assert bool(refused(of_base, {name: "1"})) is not runs(of_base, [f"--{name}", "1"])
+
+
 @pytest.mark.parametrize("name", ["TrainingArguments", "Seq2SeqTrainingArguments", "Trainer", "Seq2SeqTrainer"])
 def test_the_table_of_arguments_is_that_of_the_library(name: str) -> None:
     made = getattr(transformers, name)
@@ -253,14 +267,23 @@ class Weighted(Trainer):
     def compute_loss(self, model, inputs):
         return model(**inputs).loss
 
+@dataclass
+class Mine(Arguments):
+    rank: int = 8
+
 class Other(Trainer):
     def __init__(self, tokenizer):
         super().__init__()
 
 args = Arguments(output_dir="x", evaluation_strategy="epoch", learning_rat=1e-4, **more)
+args = Mine(output_dir="x", rank=4, no_cuda=True)
 trainer = Weighted(args=args, tokenizer=tokenizer)
 trainer = transformers.Trainer(args=args, model=model, tokenizer=tokenizer)
 trainer = Other(tokenizer=tokenizer)
+try:
+    trainer = Trainer(args=args, tokenizer=tokenizer)
+except TypeError:
+    trainer = Trainer(args=args, processing_class=tokenizer)
 if version.parse(transformers.__version__) < version.parse("5.0"):
     trainer = Trainer(args=args, tokenizer=tokenizer)
 """
@@ -273,22 +296,24 @@ def found(text: str, version: str | None) -> list[tuple[int, str]]:
 
 def test_arguments_that_a_version_does_not_take_are_found() -> None:
     renamed = "which versions 4.4 to 4.50 take, and now it is eval_strategy: a TypeError"
+    renamed_cpu = "which versions 4.4 to 4.57 take, and now it is use_cpu: a TypeError"
     processing = "takes no tokenizer, which versions 4.4 to 4.57 take, and now it is processing_class: a TypeError"
     assert found(CALLS, "5.3.0") == [
-        (13, f"TrainingArguments of transformers 5.3.0 takes no evaluation_strategy, {renamed}"),
-        (13, "TrainingArguments of transformers 5.3.0 takes no learning_rat, which has learning_rate: a TypeError"),
-        (14, f"Trainer of transformers 5.3.0 {processing}"),
-        (15, f"Trainer of transformers 5.3.0 {processing}"),
+        (17, f"TrainingArguments of transformers 5.3.0 takes no evaluation_strategy, {renamed}"),
+        (17, "TrainingArguments of transformers 5.3.0 takes no learning_rat, which has learning_rate: a TypeError"),
+        (18, f"TrainingArguments of transformers 5.3.0 takes no no_cuda, {renamed_cpu}"),
+        (19, f"Trainer of transformers 5.3.0 {processing}"),
+        (20, f"Trainer of transformers 5.3.0 {processing}"),
     ]
-    assert [line for line, _ in found(CALLS, "4.46.1")] == [13]
+    assert [line for line, _ in found(CALLS, "4.46.1")] == [17]
     assert found(CALLS, None) == found(CALLS, "9.0.0") == []
     assert found(CALLS + "\nos.system('pip install transformers==4.40')\n", "5.3.0") == []
 
 
 def test_what_a_script_is_told_is_what_the_library_raises() -> None:
     told = [reason.split(" takes no ")[1].split(",")[0] for _, reason in found(CALLS, VERSION)]
-    assert told == ["evaluation_strategy", "learning_rat", "tokenizer", "tokenizer"]
-    for argument in told[:2]:
+    assert told == ["evaluation_strategy", "learning_rat", "no_cuda", "tokenizer", "tokenizer"]
+    for argument in told[:3]:
         with pytest.raises(TypeError, match=argument):
             transformers.TrainingArguments(output_dir="x", **{argument: 1})  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="tokenizer"):

@@ -149,6 +149,9 @@ CASES: list[tuple[list[str], dict[str, Any], dict[str, Any]]] = [
     (['"files", nargs="+"', LR], {"learning-rate": 0.1}, {}),
     (['"--sizes", type=int, nargs="+"'], {"sizes": 3}, {}),
     (['"--sizes", action="append"'], {"sizes": 3}, {}),
+    (['"--amp", nargs="?", const="bf16"'], {"amp": True}, {"flags": ["amp"]}),
+    (['"--amp", nargs="?", const="bf16"'], {"amp": "bf16"}, {}),
+    (['"--size", nargs="?", type=int'], {"size": "large"}, {}),
     (['"--verbose", "-v", action="count"'], {"verbose": 2}, {}),
     ([LR], {"sagemaker_unknown": 1, "learning-rate": 0.1}, {}),
 ]

@@ -111,9 +111,9 @@ def _fields(script: Script, kind: ast.expr, transformers: str | None) -> Fields 
             name, text = node.target.id, ast.unparse(node.annotation)
             if "InitVar" in text:
                 return None
+            found.pop(name, None)
             if "ClassVar" in text:
                 continue
-            found.pop(name, None)
             if (given := _given(node.value)) is None:
                 return None
             if constant(given.get("init")) is not False:
