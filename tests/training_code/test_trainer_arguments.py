@@ -138,6 +138,23 @@ def test_dataclasses_and_hyperparameters_drawn_at_random_are_refused_as_the_real
         assert runs(one, argv), argv
 
 
+@pytest.mark.parametrize(
+    ("field", "argv"),
+    [
+        ("size: int = field(default=3, metadata={'aliases': ['--length', '-l']})", ["--length", "4"]),
+        ("size: int = field(default=3, metadata={'aliases': '-l'})", ["-l", "4"]),
+        ("shuffle: bool = True", ["--no_shuffle"]),
+        ("shuffle: bool = False", ["--no_shuffle"]),
+        ("shuffle: Optional[bool] = None", ["--no_shuffle"]),
+        ("batch_size: int = 3", ["--batch-size", "4"]),
+    ],
+)
+def test_other_names_of_a_field_are_those_of_the_parser(field: str, argv: list[str]) -> None:
+    one, key = script([field]), argv[0].lstrip("-")
+    told = refused(one, {key: "".join(argv[1:])}, () if argv[1:] else [key])
+    assert bool(told) is not runs(one, argv)
+
+
 @pytest.mark.parametrize("field", ["seen: ClassVar[int] = 0", "inner: int = field(init=False, default=3)"])
 def test_what_the_parser_leaves_out_is_no_option(field: str) -> None:
     one, name = script(["x: int = 3", field]), field.partition(":")[0]
