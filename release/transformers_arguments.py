@@ -1,4 +1,4 @@
-"""Writes what transformers' TrainingArguments and Trainer take, `facts/transformers.json` of training-jobs, from its wheels.
+"""Writes what transformers has, and its TrainingArguments and Trainer take, from its wheels: `facts/transformers.json`.
 
     python release/transformers_arguments.py [--wheels FOLDER]
 
@@ -105,12 +105,14 @@ def arguments(wheel: zipfile.ZipFile, name: str) -> Iterator[Row]:
 
 def rendered(wheels: dict[str, Path]) -> str:
     found: dict[str, dict[Row, list[str]]] = {name: {} for name in FILES}
+    names: dict[str, set[str]] = {}
     hyphens = []
     for minor, path in wheels.items():
         with zipfile.ZipFile(path) as wheel:
             for name in FILES:
                 for row in arguments(wheel, name):
                     found[name].setdefault(row, []).append(minor)
+            names[minor] = exported(wheel)
             hyphens += [minor] if b"replace('_', '-')" in wheel.read("transformers/hf_argparser.py") else []
     classes = {name: [*runs(rows, [*wheels])] for name, rows in found.items()}
     facts = {
@@ -121,12 +123,38 @@ def rendered(wheels: dict[str, Path]) -> str:
         "renamed": RENAMED,
         "columns": ["argument", "type", "default", "first version", "last version"],
     }
+    gone = ",\n".join(f'  "{last}": "{" ".join(sorted(found))}"' for last, found in last_versions(names).items())
     head = ",\n".join(f' "{key}": {json.dumps(value)}' for key, value in facts.items())
     tables = ",\n".join(
         f'  "{name}": [\n' + ",\n".join(f"   {json.dumps(row)}" for row in rows) + "\n  ]"
         for name, rows in classes.items()
     )
-    return f'{{\n{head},\n "classes": {{\n{tables}\n }}\n}}\n'
+    return f'{{\n{head},\n "classes": {{\n{tables}\n }},\n "last_versions": {{\n{gone}\n }}\n}}\n'
+
+
+def exported(wheel: zipfile.ZipFile) -> set[str]:
+    """The names that may be imported from transformers: of its `__init__.py`, and of its modules' `__all__`."""
+    tree = ast.parse(wheel.read("transformers/__init__.py").decode())
+    found = {node.value for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str)}
+    found |= {alias.name for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) for alias in node.names}
+    for file in wheel.namelist():
+        if file.endswith(".py") and b"__all__" in (source := wheel.read(file)):
+            for names in re.findall(r"__all__\s*\+?=\s*\[(.*?)\]", source.decode(), re.DOTALL):
+                found |= {*re.findall(r"[\"'](\w+)[\"']", names)}
+    # Tokenizers and the fast image processors have aliases in version 5, which no list names.
+    kept = re.compile(r"(?:[A-Z]\w+|(?:is|create|get|top)_\w+)(?<!Fast)(?<!Tokenizer)")
+    return {name for name in found if kept.fullmatch(name)}
+
+
+def last_versions(names: dict[str, set[str]]) -> dict[str, set[str]]:
+    """The names that the newest version lacks, by the last one that has them, of those that no version between lacks."""
+    versions = [*names]
+    found: dict[str, set[str]] = {}
+    for name in set().union(*names.values()) - names[versions[-1]]:
+        has = [number for number, version in enumerate(versions) if name in names[version]]
+        if has == [*range(has[0], has[-1] + 1)]:
+            found.setdefault(versions[has[-1]], set()).add(name)
+    return {version: found[version] for version in versions if version in found}
 
 
 def runs(rows: dict[Row, list[str]], versions: list[str]) -> Iterator[list[Any]]:

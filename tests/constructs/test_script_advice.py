@@ -283,3 +283,36 @@ def test_arguments_that_the_containers_transformers_does_not_take_are_a_warning(
 def test_a_file_of_arguments_beside_the_script_leaves_them_unknown(tmp_path: Path) -> None:
     (tmp_path / "train.args").write_text("--output_dir /opt/ml/model")
     with_trainer(tmp_path, evaluation_strategy="epoch")
+
+
+REMOVED = "import tensorflow as tf\nmodel = tf.keras.Sequential()\nmodel.save('/opt/ml/model/1')\nimport torch._six\n"
+
+
+@pytest.mark.parametrize(
+    ("repository", "tag", "others", "lines"),
+    [
+        ("tensorflow-training", "2.19.0-cpu-py312-ubuntu22.04-sagemaker", {}, [3]),
+        ("tensorflow-training", "2.16-cpu-py310", {}, [3]),
+        ("tensorflow-training", "2.14.1-cpu-py310-ubuntu20.04-sagemaker", {}, []),
+        ("tensorflow-training", "2.19.0-cpu-py312", {"requirements": "tf-keras\n"}, []),
+        ("tensorflow-training", "2.19.0-cpu-py312", {"requirements": "tensorflow==2.15.1\n"}, []),
+        ("tensorflow-training", "2.19.0-cpu-py312", {"requirements": "pandas\n"}, [3]),
+        ("tensorflow-training", "2.19.0-cpu-py312", {"environment": {"TF_USE_LEGACY_KERAS": "1"}}, []),
+        ("pytorch-training", "2.6.0-cpu-py312", {}, [4]),
+        ("pytorch-training", "1.13.1-cpu-py39", {}, []),
+        ("pytorch-training", "2.6.0-cpu-py312", {"requirements": "torch==1.13.1\n"}, []),
+        ("huggingface-pytorch-training", TRANSFORMERS_5, {}, [4]),
+    ],
+)
+def test_what_the_containers_framework_no_longer_has_is_a_warning(
+    tmp_path: Path, repository: str, tag: str, others: dict[str, Any], lines: list[int]
+) -> None:
+    (tmp_path / "train.py").write_text(REMOVED)
+    props = dict(others)
+    (tmp_path / "requirements.txt").write_text(props.pop("requirements", ""))
+    stack = UserStack()
+    image = TrainingImage.from_dlc(stack, "Container", repository, tag)
+    job = ON_ONE_GPU if "gpu" in tag else ON_A_CPU
+    stack.workflow(job=job, image=image, code=TrainingCode(str(tmp_path)), **props)
+    texts = stack.warnings("script-removed")
+    assert [int(number) for text in texts for number in re.findall(r"train\.py:(\d+): ", text)] == lines

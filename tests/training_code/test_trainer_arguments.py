@@ -307,7 +307,7 @@ if version.parse(transformers.__version__) < version.parse("5.0"):
 
 
 def found(text: str, version: str | None) -> list[tuple[int, str]]:
-    mistakes = lint([Script("train.py", text)], Job(transformers=version))
+    mistakes = lint([Script("train.py", text)], Job(versions={"transformers": version} if version else {}))
     return [(one.line, one.reason) for one in mistakes if one.rule == "training-arguments"]
 
 

@@ -86,9 +86,10 @@ BEFORE = [
     ("import", CONTAINER, "from torch.utils.tensorboard import SummaryWriter"),
 ]
 WHOLE = [
+    ("removed", Job(versions={"torch": "2.0.1"}), "from torch._six import inf  # HERE\n"),
     (
         "training-arguments",
-        Job(transformers="5.3.0"),
+        Job(versions={"transformers": "5.3.0"}),
         "from transformers import TrainingArguments\n\nTrainingArguments(output_dir='x', no_cuda=True)  # HERE\n",
     ),
     ("mark-step", XLA, CPU_LOOP),
@@ -249,7 +250,7 @@ def test_the_command_ends_with_0_where_nothing_is_found(tmp_path: Path) -> None:
 
 def test_the_command_takes_the_version_of_transformers(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text("import transformers\n\ntransformers.TrainingArguments('x', no_cuda=True)\n")
-    command = CliRunner().invoke(app, ["lint", str(tmp_path), "--transformers", "5.3.0"])
+    command = CliRunner().invoke(app, ["lint", str(tmp_path), "--package", "transformers==5.3.0"])
     assert command.output == (
         "train.py:3: TrainingArguments of transformers 5.3.0 takes no no_cuda, which versions 4.4 to 4.57 take, and now it is "
         "use_cpu: a TypeError [training-arguments]\n"

@@ -35,14 +35,20 @@ _FIELD = re.compile(r"(?:States\.Format\('\{\}', )?\$\.(?P<name>\w+)\)?")
 _REQUIREMENTS = Path("requirements.txt")  # which the toolkit installs
 # A framework and the first two numbers of the only version that a requirement takes.
 _PINNED = re.compile(r"\s*(?P<name>torch|tensorflow)\s*={2,3}\s*(?P<version>\d+\.\d+)", re.IGNORECASE)
-# Of Hugging Face's: the version in a container's tag, and requirements that pin it, or may bring another.
+# The version of Hugging Face's transformers in a container's tag, and requirements that pin it.
 _TRANSFORMERS = re.compile(r"-transformers(\d+\.\d+\.\d+)-")
 _PINS_TRANSFORMERS = re.compile(r"transformers\s*={2,3}\s*(\d+\.\d+(?:\.\d+)?)\s*(?:[;#].*)?")
-_BRINGS_TRANSFORMERS = re.compile(
-    r"transformers|[-.]|\w+[+:]|(?:trl|peft|optimum|sentence|setfit|adapters|unsloth|axolotl|llama|auto|simple)",
-    re.IGNORECASE,
-)
 _FRAMEWORKS = {"torch": "pytorch", "tensorflow": "tensorflow"}
+# Requirements that may bring another version of a library than the container's.
+_BRINGS = {
+    library: re.compile(names, re.IGNORECASE)
+    for library, names in {
+        "torch": "torch|lightning|pytorch|functorch|xformers|vllm",
+        "tensorflow": "tensorflow|keras|tf[-_]",
+        "transformers": "transformers|trl|peft|optimum|sentence|setfit|adapters|unsloth|axolotl|llama|auto|simple",
+    }.items()
+}
+_BRINGS_ANY = re.compile(r"[-./]|\w+[+:]")  # another file, a folder, an address
 _OFF = "; a comment `# training-jobs: allow options` at its beginning switches this off"
 
 
@@ -51,7 +57,7 @@ def code_advice(code: TrainingCode, context: JobContext) -> Iterator[Advice]:
     files = tuple(code.files())
     yield from ignored_advice(code, context)
     yield from _replaced_advice(code, files, context)
-    known = {"modules": _modules(files, context), "transformers": _transformers(code, context.props)}
+    known = {"modules": _modules(files, context), "versions": _versions(code, context.props)}
     yield from _advice(Path(code.directory), files, context, entry_point=code.entry_point, **known)
 
 
@@ -98,21 +104,25 @@ def _modules(files: Sequence[Path], context: JobContext) -> frozenset[str] | Non
     return modules_of(image.base) if known and not installs and not elsewhere else None
 
 
-def _transformers(code: TrainingCode, props: Mapping[str, Any]) -> str | None:
-    """The version of Hugging Face's transformers that a folder's scripts find; None where it is not known."""
-    image, root = props["image"], Path(code.directory)
-    tag = (
-        _TRANSFORMERS.search(image.base)
-        if getattr(image, "is_container", False) and isinstance(image.base, str)
-        else None
-    )
-    files = {*code.files()}
-    requirements = (root / _REQUIREMENTS).read_text(errors="replace") if _REQUIREMENTS in files else ""
+def _versions(code: TrainingCode, props: Mapping[str, Any]) -> dict[str, str]:
+    """The versions that a folder's scripts find of AWS's container: not of what requirements, or a setup.py, may replace."""
+    image, files = props["image"], {*code.files()}
+    if not getattr(image, "is_container", False) or not isinstance(image.base, str) or Path("setup.py") in files:
+        return {}
+    requirements = Path(code.directory, _REQUIREMENTS).read_text(errors="replace") if _REQUIREMENTS in files else ""
     lines = [line.strip() for line in requirements.splitlines() if line.strip() and not line.strip().startswith("#")]
-    pinned = [found[1] for line in lines if (found := _PINS_TRANSFORMERS.fullmatch(line))]
-    if pinned or Path("setup.py") in files or any(map(_BRINGS_TRANSFORMERS.match, lines)):
-        return pinned[0] if len(pinned) == 1 else None
-    return tag and tag[1]
+    contents, tag = image.contents(), _TRANSFORMERS.search(image.base)
+    known = {library: (contents.versions if contents else {}).get(name, "") for library, name in _FRAMEWORKS.items()}
+    if "TF_USE_LEGACY_KERAS" in (props.get("environment") or {}):
+        del known["tensorflow"]  # whose Keras is of another version
+    known["transformers"] = tag[1] if tag else ""
+    found = {
+        library: version
+        for library, version in known.items()
+        if version and not any(_BRINGS[library].match(line) or _BRINGS_ANY.match(line) for line in lines)
+    }
+    pinned = [one[1] for line in lines if (one := _PINS_TRANSFORMERS.fullmatch(line))]
+    return found | ({"transformers": pinned[0]} if len(pinned) == 1 else {})
 
 
 def _advice(
@@ -285,7 +295,7 @@ def _options(code: TrainingCode, props: Mapping[str, Any]) -> Options | None:
     ):
         return None
     scripts = scripts_of(Path(code.directory), [Path(code.entry_point)])
-    return options_of(scripts[0], _transformers(code, props)) if scripts else None
+    return options_of(scripts[0], _versions(code, props).get("transformers")) if scripts else None
 
 
 def _given(context: JobContext) -> dict[str, str | None]:

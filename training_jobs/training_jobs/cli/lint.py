@@ -22,8 +22,9 @@ def lint(
     dynamic: Annotated[bool, typer.Option("--dynamic", help="The compiler takes batches of any shape.")] = False,
     spot: Annotated[bool, typer.Option("--spot", help="The job can be interrupted.")] = False,
     group: Annotated[list[str] | None, typer.Option(help="The name of each of the job's instance groups.")] = None,
-    transformers: Annotated[
-        str | None, typer.Option(help="The version of Hugging Face's transformers, as in the container's tag.")
+    package: Annotated[
+        list[str] | None,
+        typer.Option(help="A version that the container has, like transformers==5.3.0; also torch and tensorflow."),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -36,7 +37,12 @@ def lint(
 
     if not path.exists():
         raise typer.BadParameter(f"must be a folder or a script, like src, got {str(path)!r}", param_hint="PATH")
-    job = Job(compiler is not None, dynamic, compiler == "xla", spot, tuple(group or ()), transformers=transformers)
+    versions = dict(one.split("==", 1) for one in package or () if "==" in one)
+    if len(versions) != len(package or ()):
+        raise typer.BadParameter(
+            f"must be NAME==VERSION, like transformers==5.3.0, got {package}", param_hint="--package"
+        )
+    job = Job(compiler is not None, dynamic, compiler == "xla", spot, tuple(group or ()), versions=versions)
     found = lint_folder(path, job)
     if as_json:
         print_json([asdict(one) for one in found])

@@ -70,6 +70,22 @@ def arguments_of_others(name: str, version: str) -> Mapping[str, str]:
     }
 
 
+@cache
+def last_versions(version: str) -> Mapping[str, str]:
+    """Return the names that ``from transformers import`` no longer finds in a version, and the last one that has each.
+
+    Args:
+        version: Of transformers.
+    """
+    number = _number(version)
+    return {
+        name: last
+        for last, names in _table()["last_versions"].items()
+        if number is not None and (_number(last) or 0) < number
+        for name in names.split()
+    }
+
+
 def takes_hyphens(version: str) -> bool:
     """Whether HfArgumentParser also takes ``--some-name`` for the field ``some_name``.
 

@@ -260,7 +260,7 @@ def unknown_arguments(script: Script, transformers: str) -> Iterator[tuple[int, 
     for call in script.calls:
         library, more = _library_of(script, call.func)
         takes = arguments_of(library, transformers)
-        if takes is None or _asks_version(script, call):
+        if takes is None or script.asks_version(call):
             continue
         others = arguments_of_others(library, transformers)
         for one in call.keywords:
@@ -287,11 +287,3 @@ def _library_of(script: Script, node: ast.expr) -> tuple[str, set[str]]:
     }
     name, more = _library_of(script, definition.bases[0])
     return name, more | fields
-
-
-def _asks_version(script: Script, node: ast.AST) -> bool:
-    """Whether a node is below a question for a version, or within ``try``."""
-    return any(
-        isinstance(one, ast.Try) or (isinstance(one, ast.If | ast.IfExp) and "version" in ast.unparse(one.test).lower())
-        for one in script.ancestors(node)
-    )

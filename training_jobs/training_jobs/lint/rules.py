@@ -12,6 +12,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 
 from training_jobs.lint.dataclass_options import unknown_arguments
+from training_jobs.lint.removed import removed
 from training_jobs.lint.script import Job, Script, always_imported, constant, keyword, name_of, whole_name
 
 Found = Iterator[tuple[Script, int, str]]
@@ -420,7 +421,7 @@ def _import(scripts: Sequence[Script], job: Job) -> Found:
     folder = {part.removesuffix(".py") for script in scripts for part in script.path.split("/")}
     left, seen = [script for script in scripts if script.path == job.entry_point], set[str]()
     # A script may install packages itself, or find them elsewhere.
-    if job.modules is None or any(re.search(r"\bpip3?\b|sys\.path", script.text) for script in scripts):
+    if job.modules is None or _installs(scripts) or any("sys.path" in script.text for script in scripts):
         return
     while left:
         script = left.pop()
@@ -438,11 +439,23 @@ def _import(scripts: Sequence[Script], job: Job) -> Found:
 @_rule("training-arguments")
 def _training_arguments(scripts: Sequence[Script], job: Job) -> Found:
     """The wheels of transformers: each version's TrainingArguments and Trainer have their own arguments, and take no others."""
-    if job.transformers is None or any(re.search(r"\bpip3?\b", script.text) for script in scripts):
-        return
-    for script in scripts:
-        for line, reason in unknown_arguments(script, job.transformers):
+    version = job.versions.get("transformers")
+    for script in scripts if version and not _installs(scripts) else ():
+        for line, reason in unknown_arguments(script, version or ""):
             yield script, line, reason
+
+
+@_rule("removed")
+def _removed(scripts: Sequence[Script], job: Job) -> Found:
+    """The release notes of TensorFlow and PyTorch, and the wheels of transformers: `removed.py` has them."""
+    for script in scripts if job.versions and not _installs(scripts) else ():
+        for line, reason in removed(script, job.versions):
+            yield script, line, reason
+
+
+def _installs(scripts: Sequence[Script]) -> bool:
+    """Whether a script may install packages itself."""
+    return any(re.search(r"\bpip3?\b", script.text) for script in scripts)
 
 
 @_rule("host-name")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -30,7 +30,7 @@ class Job:
         channels: Names of its channels; None where they are not known.
         entry_point: Path of the file that is started; "" where it is not known.
         modules: What it may import beside Python's own modules and the folder's; None where that is not known.
-        transformers: The version of Hugging Face's transformers that it finds; None where that is not known.
+        versions: The versions that it finds, by ``torch``, ``tensorflow`` and ``transformers``; others are not known.
     """
 
     compiled: bool = False
@@ -41,7 +41,7 @@ class Job:
     channels: tuple[str, ...] | None = None
     entry_point: str = ""
     modules: frozenset[str] | None = None
-    transformers: str | None = None
+    versions: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -102,6 +102,14 @@ class Script:
         while node in self.parents:
             node = self.parents[node]
             yield node
+
+    def asks_version(self, node: ast.AST) -> bool:
+        """Return whether a node is below a question for a version, or within ``try``, which may be of another version."""
+        return any(
+            isinstance(one, ast.Try)
+            or (isinstance(one, ast.If | ast.IfExp) and "version" in ast.unparse(one.test).lower())
+            for one in self.ancestors(node)
+        )
 
     @cached_property
     def functions(self) -> dict[str, Function]:

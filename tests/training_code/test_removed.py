@@ -1,0 +1,122 @@
+"""What libraries no longer have, beside the libraries themselves; TensorFlow 2.21 in packages of its own."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import transformers
+from removed_cases import CASES, SETUP
+from test_interruptions import KINDS, Kind, packages_of, quiet_tensorflow
+
+from training_jobs.facts.transformers import last_versions
+from training_jobs.lint import Job, lint
+from training_jobs.lint.removed import REMOVED
+from training_jobs.lint.script import Script
+
+__all__ = ["packages_of"]
+
+
+def found(text: str, **versions: str) -> list[tuple[int, str]]:
+    mistakes = lint([Script("train.py", text)], Job(versions=versions))
+    return [(one.line, one.reason) for one in mistakes if one.rule == "removed"]
+
+
+@pytest.mark.parametrize(("statement", "ends"), CASES.items())
+def test_a_statement_that_ends_with_tensorflows_version_is_found_and_no_other(statement: str, ends: bool) -> None:
+    for version in ("2.16", "2.21.0"):
+        assert bool(found(f"{SETUP}{statement}", tensorflow=version)) is ends
+    assert found(f"{SETUP}{statement}") == []
+
+
+# As `removed_cases.py` ended with 2.15.1: what version 2.0 removed.
+BEFORE = {name for one in REMOVED["tensorflow"] if one.since == "2.0" for name in one.names}
+
+
+@pytest.mark.parametrize("statement", CASES)
+def test_with_an_older_tensorflow_only_what_it_lacks_too_is_found(statement: str) -> None:
+    of_first = any(statement.replace("tf.", "tensorflow.").removeprefix("import ").startswith(name) for name in BEFORE)
+    assert bool(found(f"{SETUP}{statement}", tensorflow="2.15.1")) is of_first
+    assert found(f"{SETUP}{statement}", tensorflow="1.15.5") == []
+
+
+@pytest.mark.soak
+def test_each_statement_ends_with_the_real_tensorflow_as_it_is_listed(
+    packages_of: Callable[[Kind], Path | None], tmp_path: Path
+) -> None:
+    packages = packages_of(KINDS["tensorflow compiled"])
+    environment = {**quiet_tensorflow(tmp_path), "PYTHONPATH": str(packages), "PATH": ""}
+    script = Path(__file__).with_name("removed_cases.py")
+    run = subprocess.run([sys.executable, script], env=environment, capture_output=True, text=True, check=True)
+    ended: dict[str, str] = json.loads(run.stdout.splitlines()[-1])
+    assert {statement: bool(text) for statement, text in ended.items()} == CASES
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("try:\n    ", "\nexcept ValueError:\n    model.export('folder')"),
+        ("if tf.__version__ < '2.16':\n    ", ""),
+        ("os.environ['TF_USE_LEGACY_KERAS'] = '1'\n", ""),
+        ("import tf_keras\n", ""),
+        ("subprocess.run(['pip', 'install', 'tensorflow==2.15'])\n", ""),
+    ],
+)
+def test_what_may_run_with_another_version_is_not_found(before: str, after: str) -> None:
+    assert found(f"{SETUP}model.save('folder')", tensorflow="2.21") != []
+    assert found(f"{SETUP}{before}model.save('folder'){after}", tensorflow="2.21") == []
+
+
+@pytest.mark.parametrize("statement", ["image.save('folder')", "checkpoint.save('folder')", "np.save('x', 1)"])
+def test_what_is_no_model_may_be_saved_anywhere(statement: str) -> None:
+    assert found(f"{SETUP}{statement}", tensorflow="2.21") == []
+
+
+def test_a_model_is_also_what_is_fitted() -> None:
+    assert found(f"{SETUP}network.fit(features)\nnetwork.save('folder')", tensorflow="2.21") != []
+    assert found(f"{SETUP}self.keras_model.save(os.environ['SM_MODEL_DIR'])", tensorflow="2.21") != []
+    assert found(f"{SETUP}model.save(args.model_dir)", tensorflow="2.21") != []
+    assert found(f"{SETUP}model.save(args.path)", tensorflow="2.21") == []
+
+
+def test_the_reason_names_the_version_and_what_to_use() -> None:
+    text = (
+        "import tensorflow as tf\nimport torch._six\nmodel.save('folder')\ntf.estimator.Estimator()\ntf.estimator.X\n"
+    )
+    assert found(text, tensorflow="2.21", torch="2.13.0") == [
+        (2, "torch 2.13.0 has no torch._six, since 2.0: use math.inf, str and collections.abc"),
+        (
+            3,
+            "save takes paths that end with .keras or .h5 or .hdf5 alone: name a file, or write a SavedModel by "
+            "model.export(folder) (Keras 3, which TensorFlow 2.21 has)",
+        ),
+        (4, "tensorflow 2.21 has no tensorflow.estimator, since 2.16: use a model of tf.keras"),
+    ]
+    assert found(text, torch="1.13.1") == []
+
+
+def test_pytorch_lacks_what_is_said_of_it() -> None:
+    for one in REMOVED["torch"]:
+        for name in one.names:
+            with pytest.raises(ModuleNotFoundError):
+                importlib.import_module(name)
+
+
+def test_transformers_lacks_what_is_said_of_it() -> None:
+    gone = last_versions(transformers.__version__)
+    assert len(gone) > 1_000
+    assert [name for name in gone if hasattr(transformers, name)] == []
+    text = "import transformers\nfrom transformers import AdamW, AutoModel\ntransformers.TFAutoModel.from_pretrained('x')\n"
+    assert found(text, transformers="5.3.0") == [
+        (2, "transformers 5.3.0 has no AdamW, which 4.49 had last"),
+        (3, "transformers 5.3.0 has no TFAutoModel, which 4.57 had last"),
+    ]
+    assert found(text, transformers="4.46.1") == found(text, transformers="9.0") == []
+    for name in ("AdamW", "TFAutoModel"):
+        with pytest.raises(ImportError):
+            exec(f"from transformers import {name}")

@@ -1,0 +1,224 @@
+"""What newer versions of libraries no longer have: a script that asks for it ends, some only when the training is over.
+
+Sources: TensorFlow's release notes ("2.16": Keras 3 is the default, tf.estimator is removed; "2.0": what tf.compat.v1 keeps), the
+errors of TensorFlow 2.15.1, 2.16.2 and 2.21.0 and of transformers, each of which a test asks for, and pytorch/pytorch#94709.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+from training_jobs.facts.transformers import last_versions
+from training_jobs.lint.script import Script, constant, keyword, name_of
+
+Versions = Mapping[str, str]
+
+
+class Removed(NamedTuple):
+    """Names that a library no longer has.
+
+    Attributes:
+        since: The first version without them.
+        names: Their whole names, with all that is below them.
+        instead: What to use.
+    """
+
+    since: str
+    names: tuple[str, ...]
+    instead: str
+
+
+_KERAS_3 = "2.16"
+REMOVED: Mapping[str, tuple[Removed, ...]] = {
+    "torch": (Removed("2.0", ("torch._six",), "math.inf, str and collections.abc"),),
+    "tensorflow": (
+        Removed(
+            "2.0",
+            (
+                "tensorflow.contrib",
+                "tensorflow.app",
+                "tensorflow.flags",
+                "tensorflow.logging",
+                "tensorflow.gfile",
+                "tensorflow.layers",
+                "tensorflow.placeholder",
+                "tensorflow.set_random_seed",
+                "tensorflow.get_default_graph",
+                "tensorflow.global_variables_initializer",
+                "tensorflow.ConfigProto",
+                "tensorflow.Session",
+                "tensorflow.train.AdamOptimizer",
+                "tensorflow.train.GradientDescentOptimizer",
+                "tensorflow.train.Saver",
+                "tensorflow.summary.FileWriter",
+            ),
+            "tensorflow.compat.v1, which has all but contrib",
+        ),
+        Removed(
+            _KERAS_3,
+            ("tensorflow.estimator", "tensorflow.compat.v1.estimator", "tensorflow.keras.estimator"),
+            "a model of tf.keras",
+        ),
+        Removed(_KERAS_3, ("tensorflow.keras.layers.experimental",), "tf.keras.layers"),
+        Removed(_KERAS_3, ("tensorflow.keras.experimental",), "tf.keras.optimizers.schedules"),
+        Removed(_KERAS_3, ("tensorflow.keras.optimizers.experimental",), "tf.keras.optimizers"),
+        Removed(_KERAS_3, ("tensorflow.keras.backend.learning_phase",), "training=True in the call"),
+    ),
+}
+# Keywords of methods and classes that Keras 3 does not take.
+_KEYWORDS: Mapping[str, Mapping[str, str]] = {
+    "fit": dict.fromkeys(("workers", "use_multiprocessing", "max_queue_size"), "those of a keras.utils.PyDataset"),
+    "compile": {"experimental_run_tf_function": "nothing"},
+    "ModelCheckpoint": {"period": "save_freq"},
+    "TensorBoard": {"write_grads": "nothing", "batch_size": "nothing"},
+    "BatchNormalization": {"fused": "nothing"},
+}
+_GENERATORS = {"fit_generator": "fit", "evaluate_generator": "evaluate", "predict_generator": "predict"}
+_WEIGHTS = (".weights.h5",)
+_MODELS = (".keras", ".h5", ".hdf5")
+_EXPORT = "name a file, or write a SavedModel by model.export(folder)"
+
+
+class _Paths(NamedTuple):
+    """The paths that a function takes: which argument, of a model's method or of keras, their endings, and what to do."""
+
+    position: int
+    of_model: bool
+    endings: tuple[str, ...]
+    instead: str
+
+
+_PATHS = {
+    "save": _Paths(0, True, _MODELS, _EXPORT),
+    "save_weights": _Paths(0, True, _WEIGHTS, "name such a file"),
+    "save_model": _Paths(1, False, _MODELS, _EXPORT),
+    "load_model": _Paths(0, False, _MODELS, "read a SavedModel by tf.saved_model.load, or keras.layers.TFSMLayer"),
+    "ModelCheckpoint": _Paths(0, False, (".keras", ".h5"), "name such a file"),
+}
+_LEGACY = re.compile(r"TF_USE_LEGACY_KERAS|\btf_keras\b")
+_FOLDER = re.compile(r"(?:dir|folder|directory)$")
+_OF_FOLDERS = re.compile(r"SM_(?:MODEL|OUTPUT|OUTPUT_DATA)_DIR|/opt/ml/(?:model|checkpoints)/?")
+
+
+def removed(script: Script, versions: Versions) -> Iterator[tuple[int, str]]:
+    """Yield the lines and reasons of what a script asks for and the versions of its libraries no longer have, each name once.
+
+    Args:
+        script: A file.
+        versions: The versions that it finds, by ``torch``, ``tensorflow`` and ``transformers``; others are not known.
+    """
+    aliases, found = _aliases(script), dict[str, int]()
+    for line, name, node in _names(script, aliases):
+        library = name.partition(".")[0]
+        if (reason := _reason(name, library, versions.get(library))) and not script.asks_version(node):
+            found[reason] = min(line, found.get(reason, line))
+    yield from ((line, reason) for reason, line in found.items())
+    version = versions.get("tensorflow")
+    asks = script.imports & {"tensorflow", "keras"} and not _LEGACY.search(script.text)
+    for line, reason in _of_keras(script, aliases) if version and asks and not _older(version, _KERAS_3) else ():
+        yield line, f"{reason} (Keras 3, which TensorFlow {version} has)"
+
+
+def _older(version: str, since: str) -> bool:
+    numbers = [[int(part) for part in text.split(".")[:2] if part.isdigit()] for text in (version, since)]
+    return numbers[0] < numbers[1]
+
+
+def _reason(name: str, library: str, version: str | None) -> str:
+    if version is None:
+        return ""
+    for one in REMOVED.get(library, ()):
+        for known in one.names:
+            if not _older(version, one.since) and (name == known or name.startswith(f"{known}.")):
+                return f"{library} {version} has no {known}, since {one.since}: use {one.instead}"
+    first = f"{name}.".split(".")[1]
+    last = last_versions(version).get(first) if library == "transformers" else None
+    return f"transformers {version} has no {first}, which {last} had last" if last else ""
+
+
+def _aliases(script: Script) -> dict[str, str]:
+    """The whole names of what a script imports, by those that it gives them."""
+    found = {}
+    for node in script.nodes:
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                first = alias.name.partition(".")[0]
+                found[alias.asname or first] = alias.name if alias.asname else first
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            found |= {alias.asname or alias.name: f"{node.module}.{alias.name}" for alias in node.names}
+    return found
+
+
+def _names(script: Script, aliases: Mapping[str, str]) -> Iterator[tuple[int, str, ast.AST]]:
+    """The whole names that a script imports or reads, each once in a line."""
+    for node in script.nodes:
+        if isinstance(node, ast.Import):
+            yield from ((node.lineno, alias.name, node) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            yield from ((node.lineno, f"{node.module}.{alias.name}", node) for alias in node.names)
+        elif isinstance(node, ast.Attribute) and not isinstance(script.parents[node], ast.Attribute):
+            yield node.lineno, _whole_name(node, aliases), node
+
+
+def _whole_name(node: ast.expr, aliases: Mapping[str, str]) -> str:
+    text = ast.unparse(node)
+    first, dot, rest = text.partition(".")
+    return aliases[first] + dot + rest if first in aliases else ""
+
+
+def _of_keras(script: Script, aliases: Mapping[str, str]) -> Iterator[tuple[int, str]]:
+    fitted = {ast.unparse(call.func) for call in script.calls if name_of(call) == "fit"}
+    models = {name.removesuffix(".fit") for name in fitted}
+    for call in script.calls:
+        whole, name = _whole_name(call.func, aliases), name_of(call)
+        owner = ast.unparse(call.func.value) if isinstance(call.func, ast.Attribute) else ""
+        of_keras = "keras" in whole.split(".")
+        of_model = not whole and (owner in models or owner.lower().endswith("model"))
+        if not (of_keras or of_model) or script.asks_version(call):
+            continue
+        if (taken := _PATHS.get(name)) is not None and of_model is taken.of_model:
+            yield from _of_path(script, call, name, taken)
+        for one in call.keywords:
+            if one.arg and one.arg in _KEYWORDS.get(name, {}):
+                yield one.value.lineno, f"{name} takes no {one.arg}: use {_KEYWORDS[name][one.arg]}"
+            elif one.arg == "lr" and "optimizers" in whole.split("."):
+                yield one.value.lineno, f"{name} takes no lr: name it learning_rate"
+        if "keras.optimizers.legacy." in whole:
+            yield call.lineno, f"{whole} is an ImportError: use tf.keras.optimizers.{name}"
+        if of_model and name in _GENERATORS:
+            yield call.lineno, f"a model has no {name}: use {_GENERATORS[name]}"
+
+
+def _of_path(script: Script, call: ast.Call, name: str, taken: _Paths) -> Iterator[tuple[int, str]]:
+    given = call.args[taken.position] if len(call.args) > taken.position else keyword(call, "filepath")
+    weights = constant(keyword(call, "save_weights_only")) is True
+    endings, end = (_WEIGHTS if weights else taken.endings), _end(script, given)
+    if end is not None and not end.endswith(endings):
+        yield call.lineno, f"{name} takes paths that end with {' or '.join(endings)} alone: {taken.instead}"
+
+
+def _end(script: Script, node: ast.expr | None) -> str | None:
+    """How a path ends, as far as the script says; "" for that of a folder."""
+    if node is None or isinstance(constant(node), str):
+        return None if node is None else str(constant(node))
+    if isinstance(node, ast.JoinedStr) and node.values:
+        last = node.values[-1]
+        return _end(script, last.value if isinstance(last, ast.FormattedValue) else last)
+    if isinstance(node, ast.BinOp):
+        return _end(script, node.right)
+    if isinstance(node, ast.Call) and name_of(node) in ("join", "joinpath", "str", "Path") and node.args:
+        return _end(script, node.args[-1])
+    if _OF_FOLDERS.search(ast.unparse(node)):
+        return ""
+    if isinstance(node, ast.Name):
+        values = [
+            one.value
+            for one in script.nodes
+            if isinstance(one, ast.Assign) and [ast.unparse(target) for target in one.targets] == [node.id]
+        ]
+        if len(values) == 1 and node not in ast.walk(values[0]):
+            return _end(script, values[0])
+    return "" if _FOLDER.search(ast.unparse(node)) else None
