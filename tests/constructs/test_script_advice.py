@@ -300,6 +300,7 @@ REMOVED = "import tensorflow as tf\nmodel = tf.keras.Sequential()\nmodel.save('/
         ("tensorflow-training", "2.19.0-cpu-py312", {"environment": {"TF_USE_LEGACY_KERAS": "1"}}, []),
         ("pytorch-training", "2.6.0-cpu-py312", {}, [4]),
         ("pytorch-training", "1.13.1-cpu-py39", {}, []),
+        ("pytorch-training", "2.6.0-cpu-py312", {"setup": "import setuptools\n"}, []),
         ("pytorch-training", "2.6.0-cpu-py312", {"requirements": "torch==1.13.1\n"}, []),
         ("huggingface-pytorch-training", TRANSFORMERS_5, {}, [4]),
     ],
@@ -310,6 +311,8 @@ def test_what_the_containers_framework_no_longer_has_is_a_warning(
     (tmp_path / "train.py").write_text(REMOVED)
     props = dict(others)
     (tmp_path / "requirements.txt").write_text(props.pop("requirements", ""))
+    if setup := props.pop("setup", ""):
+        (tmp_path / "setup.py").write_text(setup)
     stack = UserStack()
     image = TrainingImage.from_dlc(stack, "Container", repository, tag)
     job = ON_ONE_GPU if "gpu" in tag else ON_A_CPU

@@ -35,6 +35,7 @@ CASES: dict[str, bool] = {
     "model.save(filepath='model.pb')": True,
     "model.save(file)": False,
     "model.save('model.keras')": False,
+    "model.save('saved_dir' + '/model.keras')": False,
     "model.save('model.h5')": False,
     "model.save('model.hdf5')": False,
     "model.save(f'model-{version}.keras')": False,

@@ -73,8 +73,14 @@ def test_what_may_run_with_another_version_is_not_found(before: str, after: str)
 
 
 @pytest.mark.parametrize("statement", ["image.save('folder')", "checkpoint.save('folder')", "np.save('x', 1)"])
-def test_what_is_no_model_may_be_saved_anywhere(statement: str) -> None:
+def test_what_is_another_or_not_known_is_not_found(statement: str) -> None:
     assert found(f"{SETUP}{statement}", tensorflow="2.21") == []
+
+
+def test_names_are_found_by_the_modules_that_are_imported_at_their_first_line() -> None:
+    text = "import tensorflow.keras\ndef train():\n    tensorflow.estimator.Estimator()\ntensorflow.estimator.RunConfig()\n"
+    assert [line for line, _ in found(text, tensorflow="2.21")] == [3]
+    assert found(text.replace("tensorflow.keras", "tensorflow.keras as keras"), tensorflow="2.21") == []
 
 
 def test_a_model_is_also_what_is_fitted() -> None:
@@ -116,7 +122,7 @@ def test_transformers_lacks_what_is_said_of_it() -> None:
         (2, "transformers 5.3.0 has no AdamW, which 4.49 had last"),
         (3, "transformers 5.3.0 has no TFAutoModel, which 4.57 had last"),
     ]
-    assert found(text, transformers="4.46.1") == found(text, transformers="9.0") == []
+    assert found(text, transformers="4.49.0") == found(text, transformers="9.0") == []
     for name in ("AdamW", "TFAutoModel"):
         with pytest.raises(ImportError):
             exec(f"from transformers import {name}")

@@ -153,13 +153,13 @@ def _aliases(script: Script) -> dict[str, str]:
 
 
 def _names(script: Script, aliases: Mapping[str, str]) -> Iterator[tuple[int, str, ast.AST]]:
-    """The whole names that a script imports or reads, each once in a line."""
+    """The whole names that a script imports or reads."""
     for node in script.nodes:
         if isinstance(node, ast.Import):
             yield from ((node.lineno, alias.name, node) for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
             yield from ((node.lineno, f"{node.module}.{alias.name}", node) for alias in node.names)
-        elif isinstance(node, ast.Attribute) and not isinstance(script.parents[node], ast.Attribute):
+        elif isinstance(node, ast.Attribute):
             yield node.lineno, _whole_name(node, aliases), node
 
 
