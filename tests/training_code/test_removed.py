@@ -72,13 +72,24 @@ def test_what_may_run_with_another_version_is_not_found(before: str, after: str)
     assert found(f"{SETUP}{before}model.save('folder'){after}", tensorflow="2.21") == []
 
 
-@pytest.mark.parametrize("statement", ["image.save('folder')", "checkpoint.save('folder')", "np.save('x', 1)"])
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "image.save('folder')",
+        "checkpoint.save('folder')",
+        "np.save('x', 1)",
+        "model.load_model('folder')",
+        "path = path_of('x')\npath = 'folder'\nmodel.save(path)",
+        "keras.utils.progress(lr=0.1)",
+        "tf.app_of('x')",
+    ],
+)
 def test_what_is_another_or_not_known_is_not_found(statement: str) -> None:
     assert found(f"{SETUP}{statement}", tensorflow="2.21") == []
 
 
 def test_names_are_found_by_the_modules_that_are_imported_at_their_first_line() -> None:
-    text = "import tensorflow.keras\ndef train():\n    tensorflow.estimator.Estimator()\ntensorflow.estimator.RunConfig()\n"
+    text = "import tensorflow.keras\ndef train():\n    tensorflow.estimator.Estimator()\ntensorflow.estimator\n"
     assert [line for line, _ in found(text, tensorflow="2.21")] == [3]
     assert found(text.replace("tensorflow.keras", "tensorflow.keras as keras"), tensorflow="2.21") == []
 
