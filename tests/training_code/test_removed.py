@@ -79,7 +79,7 @@ def test_what_may_run_with_another_version_is_not_found(before: str, after: str)
         "checkpoint.save('folder')",
         "np.save('x', 1)",
         "model.load_model('folder')",
-        "path = path_of('x')\npath = 'folder'\nmodel.save(path)",
+        "path = 'folder'\npath = path_of('x')\nmodel.save(path)",
         "keras.utils.progress(lr=0.1)",
         "tf.app_of('x')",
     ],
@@ -91,6 +91,7 @@ def test_what_is_another_or_not_known_is_not_found(statement: str) -> None:
 def test_names_are_found_by_the_modules_that_are_imported_at_their_first_line() -> None:
     text = "import tensorflow.keras\ndef train():\n    tensorflow.estimator.Estimator()\ntensorflow.estimator\n"
     assert [line for line, _ in found(text, tensorflow="2.21")] == [3]
+    assert [line for line, _ in found(f"import tensorflow\ntensorflow.estimator\n{text}", tensorflow="2.21")] == [2]
     assert found(text.replace("tensorflow.keras", "tensorflow.keras as keras"), tensorflow="2.21") == []
 
 
