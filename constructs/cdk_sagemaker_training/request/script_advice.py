@@ -121,7 +121,7 @@ def _versions(code: TrainingCode, props: Mapping[str, Any]) -> dict[str, str]:
         for library, version in known.items()
         if version and not any(_BRINGS[library].match(line) or _BRINGS_ANY.match(line) for line in lines)
     }
-    pinned = [one[1] for line in lines if (one := _PINS_TRANSFORMERS.fullmatch(line))]
+    pinned = [match[1] for line in lines if (match := _PINS_TRANSFORMERS.fullmatch(line))]
     return found | ({"transformers": pinned[0]} if len(pinned) == 1 else {})
 
 
