@@ -286,6 +286,7 @@ def test_a_file_of_arguments_beside_the_script_leaves_them_unknown(tmp_path: Pat
 
 
 REMOVED = "import tensorflow as tf\nmodel = tf.keras.Sequential()\nmodel.save('/opt/ml/model/1')\nimport torch._six\n"
+REMOVED_OF_NUMPY = "import numpy as np\nnp.zeros(3, dtype=np.float)\n"
 
 
 @pytest.mark.parametrize(
@@ -319,3 +320,27 @@ def test_what_the_containers_framework_no_longer_has_is_a_warning(
     stack.workflow(job=job, image=image, code=TrainingCode(str(tmp_path)), **props)
     texts = stack.warnings("script-removed")
     assert [int(number) for text in texts for number in re.findall(r"train\.py:(\d+): ", text)] == lines
+
+
+@pytest.mark.parametrize(
+    ("tag", "requirements", "warns"),
+    [
+        ("2.6.0-cpu-py312", "", True),
+        ("2.6.0-cpu-py312", "numpy==1.23.5\n", False),
+        ("2.5.1-cpu-py311", "", False),
+        ("1.13.1-cpu-py39", "", False),
+        ("1.5.0-cpu-py3", "", False),
+    ],
+)
+def test_names_of_numpy_are_held_where_the_containers_python_has_none_that_has_them(
+    tmp_path: Path, tag: str, requirements: str, warns: bool
+) -> None:
+    """NumPy 1.26 is the first with wheels for Python 3.12, and 1.24 removed the names."""
+    (tmp_path / "train.py").write_text(REMOVED_OF_NUMPY)
+    (tmp_path / "requirements.txt").write_text(requirements)
+    stack = UserStack()
+    image = TrainingImage.from_dlc(stack, "Container", "pytorch-training", tag)
+    stack.workflow(job=ON_A_CPU, image=image, code=TrainingCode(str(tmp_path)))
+    assert ["numpy 1.26 or newer has no numpy.float" in text for text in stack.warnings("script-removed")] == [
+        True
+    ] * warns

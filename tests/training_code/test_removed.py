@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy
 import pytest
 import transformers
 from removed_cases import CASES, SETUP
@@ -116,6 +117,16 @@ def test_the_reason_names_the_version_and_what_to_use() -> None:
         (4, "tensorflow 2.21 has no tensorflow.estimator, since 2.16: use a model of tf.keras"),
     ]
     assert found(text, torch="1.13.1") == []
+
+
+def test_numpy_lacks_what_is_said_of_it_and_has_what_is_named_alike() -> None:
+    for [name] in ([name] for one in REMOVED["numpy"] for name in one.names):
+        assert name.partition(".")[2] not in dir(numpy)
+        text = f"import numpy as np\nfrom numpy import random\nx = {name.replace('numpy', 'np')}\n"
+        assert [line for line, _ in found(text, numpy="1.26 or newer")] == [3]
+        assert found(text, numpy="1.23.5") == found(text) == []
+    text = "import numpy as np\nnp.float64, np.int32, np.object_, np.bool_, np.str_, np.complex64, np.integer\n"
+    assert found(text, numpy="2.4.6") == []
 
 
 def test_pytorch_lacks_what_is_said_of_it() -> None:

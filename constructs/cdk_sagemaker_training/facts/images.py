@@ -40,10 +40,12 @@ class Contents:
     Args:
         versions: Versions by names of ``NAMES``; empty text where a version is not known.
         whole: Whether the image has no other library.
+        pythons: Of which one is its Python, like ``("py310", "py311")``; empty where that is not known.
     """
 
     versions: Mapping[str, str]
     whole: bool
+    pythons: tuple[str, ...] = ()
 
     @property
     def framework(self) -> str | None:
@@ -190,7 +192,7 @@ def _contents(base: str) -> Contents | None:
     found = _matching(_rows(repository), tag) if tag is not None else []
     if tag is None or not found:
         return None
-    _, versions, _, cudas, on_gpus, elsewhere = found[0]
+    _, versions, pythons, cudas, on_gpus, elsewhere = found[0]
     version = tag["version"] if tag["version"] in versions else versions[-1]
     of_gpus = tag["kind"] == "gpu" or tag["cuda"] is not None
     cuda = tag["cuda"] or (cudas[0] if cudas else None)
@@ -201,6 +203,7 @@ def _contents(base: str) -> Contents | None:
             **dict.fromkeys(on_gpus if of_gpus else elsewhere, ""),
         },
         whole=tag["kind"] is not None or of_gpus,
+        pythons=tuple(pythons),
     )
 
 

@@ -44,6 +44,7 @@ _BRINGS = {
     library: re.compile(names, re.IGNORECASE)
     for library, names in {
         "torch": "torch|lightning|pytorch|functorch|xformers|vllm",
+        "numpy": "numpy",
         "tensorflow": "tensorflow|keras|tf[-_]",
         "transformers": "transformers|trl|peft|optimum|sentence|setfit|adapters|unsloth|axolotl|llama|auto|simple",
     }.items()
@@ -116,6 +117,8 @@ def _versions(code: TrainingCode, props: Mapping[str, Any]) -> dict[str, str]:
     if "TF_USE_LEGACY_KERAS" in (props.get("environment") or {}):
         del known["tensorflow"]  # whose Keras is of another version
     known["transformers"] = tag[1] if tag else ""
+    if contents and contents.pythons and all(int(name[3:] or 0) >= 12 for name in contents.pythons):
+        known["numpy"] = "1.26 or newer"  # the first with wheels for Python 3.12
     found = {
         library: version
         for library, version in known.items()

@@ -1,7 +1,8 @@
 """What newer versions of libraries no longer have: a script that asks for it ends, some only when the training is over.
 
-Sources: TensorFlow's release notes ("2.16": Keras 3 is the default, tf.estimator is removed; "2.0": what tf.compat.v1 keeps), the
-errors of TensorFlow 2.15.1, 2.16.2 and 2.21.0 and of transformers, each of which a test asks for, and pytorch/pytorch#94709.
+Sources: TensorFlow's release notes ("2.16": Keras 3 is the default, tf.estimator is removed; "2.0": what tf.compat.v1 keeps) and
+those of NumPy 1.24 (expired deprecations), pytorch/pytorch#94709, and the errors of TensorFlow 2.15.1, 2.16.2 and 2.21.0, NumPy
+and transformers, for which tests ask.
 """
 
 from __future__ import annotations
@@ -34,6 +35,11 @@ class Removed(NamedTuple):
 _KERAS_3 = "2.16"
 REMOVED: Mapping[str, tuple[Removed, ...]] = {
     "torch": (Removed("2.0", ("torch._six",), "math.inf, str and collections.abc"),),
+    "numpy": (
+        Removed(
+            "1.24", ("numpy.float", "numpy.int", "numpy.object", "numpy.complex", "numpy.str"), "Python's own types"
+        ),
+    ),
     "tensorflow": (
         Removed(
             "2.0",
@@ -108,7 +114,7 @@ def removed(script: Script, versions: Versions) -> Iterator[tuple[int, str]]:
 
     Args:
         script: A file.
-        versions: The versions that it finds, by ``torch``, ``tensorflow`` and ``transformers``; others are not known.
+        versions: The versions that it finds, by ``torch``, ``tensorflow``, ``transformers`` and ``numpy``; others are not known.
     """
     aliases, found = _aliases(script), dict[str, int]()
     for line, name, node in _names(script, aliases):
@@ -123,7 +129,7 @@ def removed(script: Script, versions: Versions) -> Iterator[tuple[int, str]]:
 
 
 def _older(version: str, since: str) -> bool:
-    numbers = [[int(part) for part in text.split(".")[:2] if part.isdigit()] for text in (version, since)]
+    numbers = [[*map(int, re.findall(r"\d+", text)[:2])] for text in (version, since)]
     return numbers[0] < numbers[1]
 
 

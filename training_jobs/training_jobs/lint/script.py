@@ -30,7 +30,7 @@ class Job:
         channels: Names of its channels; None where they are not known.
         entry_point: Path of the file that is started; "" where it is not known.
         modules: What it may import beside Python's own modules and the folder's; None where that is not known.
-        versions: The versions that it finds, by ``torch``, ``tensorflow`` and ``transformers``; others are not known.
+        versions: The versions that it finds, by ``torch``, ``tensorflow``, ``transformers`` and ``numpy``; others are not known.
     """
 
     compiled: bool = False
