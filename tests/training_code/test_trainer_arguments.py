@@ -11,10 +11,12 @@ import random
 import sys
 import types
 from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 import transformers
 
+from training_jobs.adopt.from_script import read_script
 from training_jobs.facts.transformers import arguments_of, arguments_of_others
 from training_jobs.lint import Job, lint, options_of, refusals
 from training_jobs.lint.dataclass_options import field_type
@@ -274,6 +276,21 @@ def test_rest_that_a_script_takes_is_not_refused() -> None:
     )
     assert refused(Script("train.py", text), {"b": "1"}) == []
     assert runs(Script("train.py", text), ["--b", "1"])
+
+
+def test_the_options_that_init_reads_are_taken_by_the_parser(tmp_path: Path) -> None:
+    left_out = ("path", "count", "learning_rate")
+    others = (line for line in FIELDS if " = " in line and line.partition(":")[0] not in left_out)
+    fields = ["path: str", *others]
+    one = script([*{line.partition(":")[0]: line for line in fields}.values()], TRAINER, TYPES)
+    (tmp_path / "train.py").write_text(one.text)
+    found = read_script(tmp_path / "train.py")
+    assert {"path", "shuffle", "stream", "mode", "color"} <= {option.name for option in found.options}
+    given = {
+        option.name: str("a text" if option.required else option.default) for option in found.options
+    } | found.folders
+    assert refused(one, given) == []
+    assert runs(one, [word for key, text in given.items() for word in (f"--{key}", text)])
 
 
 CALLS = """

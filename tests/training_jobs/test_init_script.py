@@ -187,6 +187,51 @@ def test_the_form_of_arguments_is_that_of_the_scripts_parser(
     assert (found.form, [one.name for one in found.options]) == (form, options)
 
 
+DATACLASSES = """
+from dataclasses import dataclass, field
+from typing import ClassVar, Literal, Optional
+from transformers import HfArgumentParser, TrainingArguments
+
+@dataclass
+class Data:
+    path: str
+    rate: float = 1
+    shuffle: bool = True
+    stream: bool = False
+    mode: Literal["fast", "slow"] = "fast"
+    kind: Literal["new", "old"] = field(metadata={"help": "which"})
+    length: Optional[int] = None
+    names: list[str] = field(default_factory=list)
+    seen: ClassVar[int] = 0
+    checkpoint_dir: str = "checkpoints"
+
+parser = HfArgumentParser(CLASSES)
+"""
+
+
+def test_the_fields_of_dataclasses_are_options(tmp_path: Path) -> None:
+    found = read_script(script(tmp_path, DATACLASSES.replace("CLASSES", "(Data, TrainingArguments)")))
+    assert [(one.name, one.default, one.choices, one.required) for one in found.options] == [
+        ("num_train_epochs", 1.0, (), False),
+        ("path", None, (), True),
+        ("rate", 1.0, (), False),
+        ("shuffle", True, (), False),
+        ("stream", False, (), False),
+        ("mode", "fast", ("fast", "slow"), False),
+        ("kind", None, ("new", "old"), True),
+    ]
+    assert found.folders == {"checkpoint_dir": "/opt/ml/checkpoints", "output_dir": "/opt/ml/model"}
+
+
+@pytest.mark.parametrize(
+    ("classes", "takes"), [("Data", False), ("[Data]", False), ("(Data, Others)", True), ("CLASSES_OF_ALL", True)]
+)
+def test_training_arguments_are_given_to_a_parser_that_may_take_them(tmp_path: Path, classes: str, takes: bool) -> None:
+    found = read_script(script(tmp_path, DATACLASSES.replace("CLASSES", classes)))
+    assert ("output_dir" in found.folders) is takes
+    assert ("num_train_epochs" in [one.name for one in found.options]) is takes
+
+
 def test_a_default_may_be_a_product_of_numbers(tmp_path: Path) -> None:
     text = "steps = 5 * 8\nrate = 6e-4 - 1e-4\nname = 'a' * 3\nsize = steps * 2\nexec(open('configurator.py').read())"
     found = {one.name: one.default for one in read_script(script(tmp_path, text)).options}

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from training_jobs.lint import channels_of, options_of
+from training_jobs.lint.dataclass_options import choices_of, declared_fields, takes_others
 from training_jobs.lint.script import Script, always_imported
 
 MODEL, CHECKPOINTS, LOGS = "/opt/ml/model", "/opt/ml/checkpoints", "/opt/ml/output/data"
@@ -128,8 +129,12 @@ def read_script(path: Path) -> TrainingScript:
     form, options = _options(tree, text)
     folders = {option.name: FOLDER_OF[option.field] for option in options if option.field in FOLDER_OF}
     if "HfArgumentParser" in text or "TrlParser" in text:
-        folders.setdefault("output_dir", MODEL)
-        options = [Option("num_train_epochs", 1.0), *(one for one in options if one.name != "num_train_epochs")]
+        declared = {one.name: one for one in (*options, *_declared(script))}
+        folders |= {name: FOLDER_OF[name] for name in declared if name in FOLDER_OF}
+        if takes_others(script):  # TrainingArguments, or a class of that
+            folders.setdefault("output_dir", MODEL)
+            declared = {"num_train_epochs": Option("num_train_epochs", 1.0)} | declared
+        options = [*declared.values()]
     wanted = (one for one in options if one.name not in folders and (one.required or one.default is not None))
     given = tuple(one for one in map(_on_cpu, wanted) if one.type != "bool" or one.required)
     tensorflow = bool(modules & {*_OF_TENSORFLOW}) and "torch" not in modules
@@ -231,6 +236,26 @@ def _option(call: ast.Call) -> Iterator[Option]:
         required,
         kind,
     )
+
+
+def _declared(script: Script) -> Iterator[Option]:
+    """The fields of the dataclasses that a script declares and gives to HfArgumentParser."""
+    for name, one in declared_fields(script).items():
+        kind, default = one.argument.type, _literal(one.given.get("default"))
+        choices = choices_of(one.annotation, one.given) or ()
+        required = one.argument.default == "required" and kind != "bool"
+        if kind == "bool":
+            default = bool(default)
+        elif kind == "float" and isinstance(default, int):
+            default = float(default)
+        if kind in ("int", "float", "str", "bool") or choices:
+            yield Option(
+                name,
+                default if isinstance(default, str | int | float) and default != "" and not required else None,
+                choices if required or default in choices else (),
+                required=required,
+                type=kind.replace("bool", ""),
+            )
 
 
 def _variables(tree: ast.Module) -> Iterator[Option]:

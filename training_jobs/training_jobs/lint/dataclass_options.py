@@ -10,6 +10,7 @@ import ast
 import difflib
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 from training_jobs.facts.transformers import Argument, arguments_of, arguments_of_others, takes_hyphens
 from training_jobs.lint import argparse_options
@@ -46,8 +47,7 @@ def options_of(script: Script, transformers: str | None = None) -> Options | Non
         or _may_differ(script, parsers[0], reading)
     ):
         return None
-    [types] = parsers[0].args
-    kinds = types.elts if isinstance(types, ast.Tuple | ast.List) else [types]
+    kinds = _kinds(parsers[0])
     found = [_fields(script, kind, transformers) for kind in kinds]
     if None in found:
         return None
@@ -106,20 +106,75 @@ def _fields(script: Script, kind: ast.expr, transformers: str | None) -> Fields 
         if of_base is None:
             return None
         found |= of_base
+    for one in _declared(definition):
+        if one is None:
+            return None
+        found.pop(one.name, None)
+        if one.is_option:
+            found[one.name] = _options(one.name, one.argument, one.line, transformers, one.annotation, one.given)
+    return found
+
+
+class Declared(NamedTuple):
+    """A field that a dataclass of a script declares.
+
+    Attributes:
+        name: Its name.
+        line: Its line.
+        argument: Its type, and what is known of its default.
+        annotation: Its annotation.
+        given: What it is given: its ``default`` and what its metadata has.
+        is_option: Whether the parser makes an option of it.
+    """
+
+    name: str
+    line: int
+    argument: Argument
+    annotation: ast.expr
+    given: Mapping[str, ast.expr]
+    is_option: bool
+
+
+def _declared(definition: ast.ClassDef) -> Iterator[Declared | None]:
+    """The fields of a dataclass itself; None for one that is not certain."""
     for node in definition.body:
         if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
-            name, text = node.target.id, ast.unparse(node.annotation)
-            if "InitVar" in text:
-                return None
-            found.pop(name, None)
-            if "ClassVar" in text:
+            text, given = ast.unparse(node.annotation), _given(node.value)
+            if "InitVar" in text or given is None:
+                yield None
                 continue
-            if (given := _given(node.value)) is None:
-                return None
-            if constant(given.get("init")) is not False:
-                argument = Argument(field_type(node.annotation), _default(given))
-                found[name] = _options(name, argument, node.lineno, transformers, node.annotation, given)
-    return found
+            is_option = "ClassVar" not in text and constant(given.get("init")) is not False
+            argument = Argument(field_type(node.annotation), _default(given))
+            yield Declared(node.target.id, node.lineno, argument, node.annotation, given, is_option)
+
+
+def declared_fields(script: Script) -> dict[str, Declared]:
+    """Return the options of the dataclasses that a script declares and gives to a parser, by name.
+
+    Args:
+        script: A file.
+    """
+    kinds = [kind for call in script.calls if name_of(call).endswith("Parser") for kind in _kinds(call)]
+    definitions = [definition for kind in kinds if (definition := _defined(script, kind)) is not None]
+    found = (one for definition in definitions for one in _declared(definition))
+    return {one.name: one for one in found if one is not None and one.is_option}
+
+
+def takes_others(script: Script) -> bool:
+    """Return whether a parser may take more than the fields of dataclasses that a script declares.
+
+    Args:
+        script: A file.
+    """
+    kinds = [kind for call in script.calls if name_of(call).endswith("Parser") for kind in _kinds(call)]
+    definitions = [_defined(script, kind) for kind in kinds]
+    return not kinds or any(definition is None or definition.bases for definition in definitions)
+
+
+def _kinds(parser: ast.Call) -> Sequence[ast.expr]:
+    """The classes that a parser is given."""
+    types = parser.args[0] if parser.args else None
+    return types.elts if isinstance(types, ast.Tuple | ast.List) else [types] if types is not None else []
 
 
 def _defined(script: Script, kind: ast.expr) -> ast.ClassDef | None:
@@ -200,7 +255,7 @@ def _options(
     names = [f"--{name}", *(str(constant(text)) for text in texts)]
     if transformers is None or takes_hyphens(transformers):
         names.append(f"--{name.replace('_', '-')}")
-    choices = _choices(annotation, given or {})
+    choices = choices_of(annotation, given or {})
     # What else metadata has is argparse's: nargs, type, action.
     known = {*(given or {})} <= {"help", "aliases", "choices", "default", "default_factory", "init", "repr", "compare"}
     boolean = argument.type.endswith("bool]") or argument.type == "bool"
@@ -223,8 +278,13 @@ def _options(
     return first, Option(negative, line, "nothing", False, "", None, library)
 
 
-def _choices(annotation: ast.expr | None, given: Mapping[str, ast.expr]) -> tuple[object, ...] | None:
-    """The texts that a field takes, of a Literal, alone or with None, or of its metadata."""
+def choices_of(annotation: ast.expr | None, given: Mapping[str, ast.expr]) -> tuple[object, ...] | None:
+    """Return the texts that a field takes, of a Literal, alone or with None, or of its metadata; None for others.
+
+    Args:
+        annotation: Its annotation.
+        given: What it is given.
+    """
     parts = [
         node.slice
         for node in ast.walk(annotation or ast.Constant(None))
