@@ -248,7 +248,8 @@ def _declared(script: Script) -> Iterator[Option]:
             default = bool(default)
         elif kind == "float" and isinstance(default, int):
             default = float(default)
-        if kind in ("int", "float", "str", "bool") or choices:
+        # The toolkit gives one of a letter with one hyphen, which the parser does not take.
+        if len(name) > 1 and (kind in ("int", "float", "str", "bool") or choices):
             yield Option(
                 name,
                 default if isinstance(default, str | int | float) and default != "" and not required else None,
