@@ -194,3 +194,60 @@ def test_the_modules_of_a_container_are_those_in_the_wheels_of_what_its_lock_fil
     ]
     assert asked == [("nothing-known", "1.0"), ("py-yaml", "6.0")]
     assert "unknown: nothing-known" in capsys.readouterr().out
+
+
+def wheel_of_transformers(folder: Path, version: str, arguments: str, trainer: str, exported: str, parser: str) -> None:
+    of_sequences = "@dataclass\nclass Seq2SeqTrainingArguments(TrainingArguments):\n    beams: int | None = None\n"
+    files = {
+        "__init__.py": f"_import_structure = {{'optimization': {exported!r}.split()}}\nNAMES = {exported.split()!r}\n",
+        "training_args.py": f"@dataclass\nclass TrainingArguments:\n{arguments}",
+        "training_args_seq2seq.py": of_sequences,
+        "trainer.py": f"class Trainer:\n    label: str = 'x'\n{trainer}",
+        "trainer_seq2seq.py": "class Seq2SeqTrainer(Trainer):\n    def evaluate(self): ...\n",
+        "hf_argparser.py": parser,
+        "models/new.py": "__all__ = ['NewModel', 'NewTokenizer']\n",
+    }
+    with zipfile.ZipFile(folder / f"transformers-{version}-py3-none-any.whl", "w") as wheel:
+        for name, text in files.items():
+            wheel.writestr(f"transformers/{name}", text)
+
+
+def test_the_table_of_transformers_is_what_its_wheels_have(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    plain = "    def __init__(self, args, tokenizer=None): ...\n"
+    renamed = "    @deprecate_kwarg('tokenizer', new_name='processing_class')\n"
+    renamed += "    def __init__(self, args, *, processing_class=None): ...\n"
+    old = "    output_dir: str = field(metadata={'help': 'x'})\n    rank: int = field(init=False)\n    fp16: bool = False\n"
+    new = "    output_dir: Optional[str] = field(default=None)\n    fp16: bool = False\n    resume: bool = field(default=True)\n"
+    wheel_of_transformers(tmp_path, "4.9.2", old, plain, "AdamW is_here helper OldTokenizer", "")
+    wheel_of_transformers(tmp_path, "4.10.0", old, plain, "AdamW is_here", "")
+    wheel_of_transformers(tmp_path, "5.0.1", new, renamed, "is_here", "name.replace('_', '-')")
+    written: Any = runpy.run_path(str(ROOT / "release" / "transformers_arguments.py"))
+    facts = tmp_path / "transformers.json"
+    names = written["main"].__globals__
+    monkeypatch.setitem(names, "FACTS", facts)
+    monkeypatch.setitem(names, "last_of_each_minor", lambda: ["4.9.2", "4.10.0", "5.0.1"])
+    monkeypatch.setattr(sys, "argv", ["transformers_arguments.py", "--wheels", str(tmp_path)])
+    written["main"]()
+    table = json.loads(facts.read_text())
+    assert table["versions"] == ["4.9", "4.10", "5.0"]
+    assert table["hyphens_from"] == "5.0"
+    assert table["classes"] == {
+        "TrainingArguments": [
+            ["fp16", "bool", "", "4.9", "5.0"],
+            ["output_dir", "str", "None", "5.0", "5.0"],
+            ["output_dir", "str", "required", "4.9", "4.10"],
+            ["resume", "bool", "True", "5.0", "5.0"],
+        ],
+        "Seq2SeqTrainingArguments": [["beams", "int", "None", "4.9", "5.0"]],
+        "Trainer": [
+            ["args", "", "", "4.9", "5.0"],
+            ["processing_class", "", "", "5.0", "5.0"],
+            ["tokenizer", "", "", "4.9", "5.0"],
+        ],
+        "Seq2SeqTrainer": [
+            ["args", "", "", "4.9", "5.0"],
+            ["processing_class", "", "", "5.0", "5.0"],
+            ["tokenizer", "", "", "4.9", "5.0"],
+        ],
+    }
+    assert table["last_versions"] == {"4.10": "AdamW"}

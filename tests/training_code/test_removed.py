@@ -83,6 +83,7 @@ def test_what_may_run_with_another_version_is_not_found(before: str, after: str)
         "path = 'folder'\npath = path_of('x')\nmodel.save(path)",
         "keras.utils.progress(lr=0.1)",
         "tf.app_of('x')",
+        "model.save(path_in('/opt/ml/model'))",
     ],
 )
 def test_what_is_another_or_not_known_is_not_found(statement: str) -> None:

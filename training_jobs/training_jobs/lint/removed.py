@@ -74,13 +74,14 @@ REMOVED: Mapping[str, tuple[Removed, ...]] = {
         Removed(_KERAS_3, ("tensorflow.keras.backend.learning_phase",), "training=True in the call"),
     ),
 }
+_LEFT_OUT = "leave it out"
 # Keywords of methods and classes that Keras 3 does not take.
 _KEYWORDS: Mapping[str, Mapping[str, str]] = {
-    "fit": dict.fromkeys(("workers", "use_multiprocessing", "max_queue_size"), "those of a keras.utils.PyDataset"),
-    "compile": {"experimental_run_tf_function": "nothing"},
-    "ModelCheckpoint": {"period": "save_freq"},
-    "TensorBoard": {"write_grads": "nothing", "batch_size": "nothing"},
-    "BatchNormalization": {"fused": "nothing"},
+    "fit": dict.fromkeys(("workers", "use_multiprocessing", "max_queue_size"), "give it to a keras.utils.PyDataset"),
+    "compile": {"experimental_run_tf_function": _LEFT_OUT},
+    "ModelCheckpoint": {"period": "name it save_freq"},
+    "TensorBoard": {"write_grads": _LEFT_OUT, "batch_size": _LEFT_OUT},
+    "BatchNormalization": {"fused": _LEFT_OUT},
 }
 _GENERATORS = {"fit_generator": "fit", "evaluate_generator": "evaluate", "predict_generator": "predict"}
 _WEIGHTS = (".weights.h5",)
@@ -106,7 +107,7 @@ _PATHS = {
 }
 _LEGACY = re.compile(r"TF_USE_LEGACY_KERAS|\btf_keras\b")
 _FOLDER = re.compile(r"(?:dir|folder|directory)$")
-_OF_FOLDERS = re.compile(r"SM_(?:MODEL|OUTPUT|OUTPUT_DATA)_DIR|/opt/ml/(?:model|checkpoints)/?")
+_OF_FOLDERS = re.compile(r"os\.(?:environ\[|environ\.get\(|getenv\().*SM_(?:MODEL|OUTPUT|OUTPUT_DATA)_DIR")
 
 
 def removed(script: Script, versions: Versions) -> Iterator[tuple[int, str]]:
@@ -189,7 +190,7 @@ def _of_keras(script: Script, aliases: Mapping[str, str]) -> Iterator[tuple[int,
             yield from _of_path(script, call, name, taken)
         for one in call.keywords:
             if one.arg and one.arg in _KEYWORDS.get(name, {}):
-                yield one.value.lineno, f"{name} takes no {one.arg}: use {_KEYWORDS[name][one.arg]}"
+                yield one.value.lineno, f"{name} takes no {one.arg}: {_KEYWORDS[name][one.arg]}"
             elif one.arg == "lr" and "optimizers" in whole.split("."):
                 yield one.value.lineno, f"{name} takes no lr: name it learning_rate"
         if "keras.optimizers.legacy." in whole:
