@@ -301,13 +301,8 @@ def choices_of(annotation: ast.expr | None, given: Mapping[str, ast.expr]) -> tu
 
 def _of_transformers(script: Script, node: ast.expr) -> str:
     """The name in transformers of what a node names; "" for anything else."""
-    text = ast.unparse(node)
-    for one in script.nodes:
-        if isinstance(one, ast.ImportFrom) and (one.module or "").split(".")[0] == "transformers" and not one.level:
-            for alias in one.names:
-                if (alias.asname or alias.name) == text:
-                    return alias.name
-    return text.removeprefix("transformers.") if text.startswith("transformers.") else ""
+    library, _, name = script.imported(node).partition(".")
+    return name.rpartition(".")[2] if library == "transformers" else ""
 
 
 def unknown_arguments(script: Script, transformers: str) -> Iterator[tuple[int, str]]:
@@ -317,7 +312,7 @@ def unknown_arguments(script: Script, transformers: str) -> Iterator[tuple[int, 
         script: A file.
         transformers: The version of transformers that it finds.
     """
-    for call in script.calls:
+    for call in script.calls if "transformers" in script.imports else ():
         library, more = _library_of(script, call.func)
         takes = arguments_of(library, transformers)
         if takes is None or script.asks_version(call):

@@ -117,15 +117,15 @@ def removed(script: Script, versions: Versions) -> Iterator[tuple[int, str]]:
         script: A file.
         versions: The versions that it finds, by ``torch``, ``tensorflow``, ``transformers`` and ``numpy``; others are not known.
     """
-    aliases, found = _aliases(script), dict[str, int]()
-    for line, name, node in _names(script, aliases):
+    found = dict[str, int]()
+    for line, name, node in _names(script):
         library = name.partition(".")[0]
         if (reason := _reason(name, library, versions.get(library))) and not script.asks_version(node):
             found[reason] = min(line, found.get(reason, line))
     yield from ((line, reason) for reason, line in found.items())
     version = versions.get("tensorflow")
     asks = script.imports & {"tensorflow", "keras"} and not _LEGACY.search(script.text)
-    for line, reason in _of_keras(script, aliases) if version and asks and not _older(version, _KERAS_3) else ():
+    for line, reason in _of_keras(script) if version and asks and not _older(version, _KERAS_3) else ():
         yield line, f"{reason} (Keras 3, which TensorFlow {version} has)"
 
 
@@ -146,20 +146,7 @@ def _reason(name: str, library: str, version: str | None) -> str:
     return f"transformers {version} has no {first}, which {last} had last" if last else ""
 
 
-def _aliases(script: Script) -> dict[str, str]:
-    """The whole names of what a script imports, by those that it gives them."""
-    found = {}
-    for node in script.nodes:
-        if isinstance(node, ast.Import):
-            for alias in node.names:
-                first = alias.name.partition(".")[0]
-                found[alias.asname or first] = alias.name if alias.asname else first
-        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-            found |= {alias.asname or alias.name: f"{node.module}.{alias.name}" for alias in node.names}
-    return found
-
-
-def _names(script: Script, aliases: Mapping[str, str]) -> Iterator[tuple[int, str, ast.AST]]:
+def _names(script: Script) -> Iterator[tuple[int, str, ast.AST]]:
     """The whole names that a script imports or reads."""
     for node in script.nodes:
         if isinstance(node, ast.Import):
@@ -167,20 +154,14 @@ def _names(script: Script, aliases: Mapping[str, str]) -> Iterator[tuple[int, st
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
             yield from ((node.lineno, f"{node.module}.{alias.name}", node) for alias in node.names)
         elif isinstance(node, ast.Attribute):
-            yield node.lineno, _whole_name(node, aliases), node
+            yield node.lineno, script.imported(node), node
 
 
-def _whole_name(node: ast.expr, aliases: Mapping[str, str]) -> str:
-    text = ast.unparse(node)
-    first, dot, rest = text.partition(".")
-    return aliases[first] + dot + rest if first in aliases else ""
-
-
-def _of_keras(script: Script, aliases: Mapping[str, str]) -> Iterator[tuple[int, str]]:
+def _of_keras(script: Script) -> Iterator[tuple[int, str]]:
     fitted = {ast.unparse(call.func) for call in script.calls if name_of(call) == "fit"}
     models = {name.removesuffix(".fit") for name in fitted}
     for call in script.calls:
-        whole, name = _whole_name(call.func, aliases), name_of(call)
+        whole, name = script.imported(call.func), name_of(call)
         owner = ast.unparse(call.func.value) if isinstance(call.func, ast.Attribute) else ""
         of_keras = "keras" in whole.split(".")
         of_model = not whole and (owner in models or owner.lower().endswith("model"))

@@ -84,6 +84,28 @@ class Script:
         return {name.partition(".")[0] for name in names}
 
     @cached_property
+    def aliases(self) -> dict[str, str]:
+        """The whole names of what it imports, by those that it gives them."""
+        found = {}
+        for node in self.nodes:
+            if isinstance(node, ast.Import):
+                for alias in node.names:
+                    first = alias.name.partition(".")[0]
+                    found[alias.asname or first] = alias.name if alias.asname else first
+            elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+                found |= {alias.asname or alias.name: f"{node.module}.{alias.name}" for alias in node.names}
+        return found
+
+    def imported(self, node: ast.expr) -> str:
+        """Return the whole name of what an expression names of an import; "" for others."""
+        first = node
+        while isinstance(first, ast.Attribute):
+            first = first.value
+        if not isinstance(first, ast.Name) or first.id not in self.aliases:
+            return ""
+        return self.aliases[first.id] + ast.unparse(node).removeprefix(first.id)
+
+    @cached_property
     def allowed(self) -> dict[int, set[str]]:
         """The rules that comments switch off, by line; those of the whole file by line 0."""
         first = next((node.lineno for node in self.tree.body if not _is_text(node)), 1)
