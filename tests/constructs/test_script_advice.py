@@ -250,6 +250,7 @@ def test_hyperparameters_are_held_against_training_arguments_of_the_containers_v
     [
         ("datasets\nevaluate==0.4\n# transformers>=5\n", True),
         ("transformers==5.3.0\n", True),
+        ("transformers[torch]==5.3.0\n", True),
         ("transformers == 5.2 ; python_version > '3.8'\n", True),
         ("transformers==4.40.0\n", False),
         ("transformers\n", False),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import ast
 import contextlib
 import dataclasses
@@ -95,7 +96,7 @@ def runs(one: Script, argv: Sequence[str]) -> bool:
             # It asks for devices and for other libraries.
             patch.setattr(transformers.TrainingArguments, "__post_init__", lambda self: None)
             exec(compile(one.tree, "train.py", "exec", dont_inherit=True), vars(module))
-    except (SystemExit, ValueError):
+    except (SystemExit, ValueError, argparse.ArgumentError):
         return False
     return True
 
@@ -268,6 +269,22 @@ def test_of_a_library_whose_version_is_not_known_nothing_is_said() -> None:
     one = script([], TRAINER, TYPES)
     assert options_of(one, None) is options_of(one, "9.0.0") is options_of(one, "4.3.3") is None
     assert options_of(script(["a: int = 1"]), None) is not None
+
+
+def test_a_field_that_a_new_version_has_too_is_refused_as_the_parser_refuses_it() -> None:
+    one = script(["project: str = 'mine'"], TRAINER, TYPES)
+    assert refused(one, {"output_dir": "x"}, version="4.56.2") == []
+    [told] = refused(one, {"output_dir": "x"})
+    assert told.startswith(": be those of a script whose options have different names")
+    assert f"'project' of train.py:15 and of train.py:17, TrainingArguments of transformers {VERSION}" in told
+    assert not runs(one, ["--output_dir", "x"])
+    resolved = one.text.replace(TYPES, f"{TYPES}, conflict_handler='resolve'")
+    assert options_of(Script("train.py", resolved), VERSION) is None
+
+
+def test_a_parser_may_look_for_no_file_of_arguments() -> None:
+    text = script(["a: int = 1"]).text.replace("dataclasses()", "dataclasses(look_for_args_file=False)")
+    assert len(refused(Script("train.py", text), {"b": "1"})) == 1
 
 
 def test_rest_that_a_script_takes_is_not_refused() -> None:

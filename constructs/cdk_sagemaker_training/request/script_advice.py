@@ -37,7 +37,7 @@ _REQUIREMENTS = Path("requirements.txt")  # which the toolkit installs
 _PINNED = re.compile(r"\s*(?P<name>torch|tensorflow)\s*={2,3}\s*(?P<version>\d+\.\d+)", re.IGNORECASE)
 # The version of Hugging Face's transformers in a container's tag, and requirements that pin it.
 _TRANSFORMERS = re.compile(r"-transformers(\d+\.\d+\.\d+)-")
-_PINS_TRANSFORMERS = re.compile(r"transformers\s*={2,3}\s*(\d+\.\d+(?:\.\d+)?)\s*(?:[;#].*)?")
+_PINS_TRANSFORMERS = re.compile(r"transformers(?:\[[\w, -]+\])?\s*={2,3}\s*(\d+\.\d+(?:\.\d+)?)\s*(?:[;#].*)?")
 _FRAMEWORKS = {"torch": "pytorch", "tensorflow": "tensorflow"}
 # Requirements that may bring another version of a library than the container's.
 _BRINGS = {

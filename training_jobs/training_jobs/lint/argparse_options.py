@@ -16,7 +16,7 @@ _WITH_VALUE = ("store", "append", "extend")
 _OPTIONAL = ("?", "*")
 _METHODS = ("add_argument", "add_argument_group", "add_mutually_exclusive_group", "parse_args", "parse_known_args")
 _TYPES = ("int", "float", "bool", "str")
-UNKNOWN_PARSERS = ("parents", "prefix_chars", "exit_on_error", "fromfile_prefix_chars", None)
+UNKNOWN_PARSERS = ("parents", "prefix_chars", "exit_on_error", "fromfile_prefix_chars", "conflict_handler", None)
 
 
 def options_of(script: Script) -> Options | None:

@@ -19,6 +19,7 @@ from training_jobs.lint.script import Script, constant, keyword, name_of
 
 _PARSER = "HfArgumentParser"
 _READS = "parse_args_into_dataclasses"
+_READ_WITH = {"return_remaining_strings", "look_for_args_file"}
 _FILES = ("parse_json_file", "parse_yaml_file", "parse_dict")
 _ADDS = ("add_argument", "add_argument_group", "add_mutually_exclusive_group", "set_defaults", "parse_known_args")
 # What the scripts of transformers' examples ask before they read a file's arguments.
@@ -51,9 +52,10 @@ def options_of(script: Script, transformers: str | None = None) -> Options | Non
     found = [_fields(script, kind, transformers) for kind in kinds]
     if None in found:
         return None
+    options = tuple(option for fields in found for options in (fields or {}).values() for option in options)
     return Options(
         script.path,
-        tuple(option for fields in found for options in (fields or {}).values() for option in options),
+        options,
         constant(keyword(parsers[0], "allow_abbrev")) is not False,
         any(constant(keyword(call, "return_remaining_strings")) is True for call in reading),
         False,
@@ -62,7 +64,19 @@ def options_of(script: Script, transformers: str | None = None) -> Options | Non
             for library in (_of_transformers(script, kind) for kind in kinds)
             for name, known in arguments_of_others(library, transformers or "").items()
         },
+        _conflict(options),
     )
+
+
+def _conflict(options: Sequence[Option]) -> tuple[Option, Option] | None:
+    """Two options of one name, at which argparse ends: a class may have a field that a new version of another one has too."""
+    seen: dict[str, Option] = {}
+    for option in options:
+        for name in option.names:
+            if name in seen:
+                return seen[name], option
+            seen[name] = option
+    return None
 
 
 def _may_differ(script: Script, parser: ast.Call, reading: Sequence[ast.Call]) -> bool:
@@ -75,7 +89,7 @@ def _may_differ(script: Script, parser: ast.Call, reading: Sequence[ast.Call]) -
         return True
     if any(argparse_options.is_renamed(script, node, (_READS, *_FILES, *_ADDS)) for node in script.nodes):
         return True
-    if any(call.args or {one.arg for one in call.keywords} - {"return_remaining_strings"} for call in reading):
+    if any(call.args or {one.arg for one in call.keywords} - _READ_WITH for call in reading):
         return True
     asked = [node for node in script.nodes if isinstance(node, ast.Attribute) and ast.unparse(node) == "sys.argv"]
     files = [call for call in script.calls if name_of(call) in _FILES]

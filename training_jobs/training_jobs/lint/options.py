@@ -84,6 +84,7 @@ class Options:
         ignores_others: Whether other arguments are ignored; else they end the script.
         drops_others: Whether it does not look at what it ignores.
         elsewhere: What is known of names that are none of its options.
+        conflict: Two options of one name, at which the script ends; None where there are none.
     """
 
     path: str
@@ -92,6 +93,7 @@ class Options:
     ignores_others: bool
     drops_others: bool
     elsewhere: Mapping[str, str] = field(default_factory=dict)
+    conflict: tuple[Option, Option] | None = None
 
     def where(self, option: Option) -> str:
         """Return the place that declares an option.
@@ -140,6 +142,12 @@ def refusals(options: Options, given: Mapping[str, str | None], flags: Sequence[
         flags: Those that are given without a value, or not at all.
         pairs: Whether a value follows the name as an argument of its own, and not by ``=``.
     """
+    if options.conflict is not None:
+        first, second = options.conflict
+        rule = "be those of a script whose options have different names, since argparse ends it at two of one name"
+        got = f"{first.key!r} of {options.where(first)} and of {options.where(second)}"
+        yield Refusal("", rule, f"{'my_' + first.key!r}", got)
+        return
     seen: set[Option] = set()
     for key, text in given.items():
         found = options.of(key)
