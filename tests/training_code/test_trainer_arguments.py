@@ -216,6 +216,13 @@ def test_hyperparameters_of_training_arguments_are_refused_as_the_library_refuse
         assert not runs(one, ["--output_dir", "x", f"--{key}", text]), key
 
 
+def test_the_refusal_of_a_boolean_has_one_as_its_example() -> None:
+    found = options_of(script(["shuffle: bool = True"]), VERSION)
+    assert found is not None
+    [told] = refusals(found, {"shuffle": "maybe"}, (), True)
+    assert (told.example, told.got) == ("True", "'maybe' of train.py:15")
+
+
 def test_the_refusal_names_the_versions_that_take_an_argument_and_what_it_is_now() -> None:
     one = script([], TRAINER, TYPES)
     [told] = refused(one, {"evaluation_strategy": "epoch"}, version="5.3.0")

@@ -203,7 +203,8 @@ def _type_refusals(option: Option, key: str, value: str, where: str) -> Iterator
         try:
             converted = kind(value)
         except ValueError:
-            yield Refusal(key, f"be one that type={option.type} of the script takes", "3", f"{value!r} of {where}")
+            example = "True" if option.type == "string_to_bool" else "3"
+            yield Refusal(key, f"be one that type={option.type} of the script takes", example, f"{value!r} of {where}")
             return
     if option.choices is not None and option.type in ("int", "float", "str") and converted not in option.choices:
         choices = ", ".join(map(repr, option.choices))
