@@ -195,6 +195,7 @@ from transformers import HfArgumentParser, TrainingArguments
 @dataclass
 class Data:
     path: str
+    strict: bool
     rate: float = 1
     shuffle: bool = True
     stream: bool = False
@@ -214,6 +215,7 @@ def test_the_fields_of_dataclasses_are_options(tmp_path: Path) -> None:
     assert [(one.name, one.default, one.choices, one.required) for one in found.options] == [
         ("num_train_epochs", 1.0, (), False),
         ("path", None, (), True),
+        ("strict", False, (), False),
         ("rate", 1.0, (), False),
         ("shuffle", True, (), False),
         ("stream", False, (), False),
