@@ -22,7 +22,6 @@ version = "00000001"
 file = "kept.keras"
 tf.saved_model.save(model, "saved_dir")
 """
-# Which end, as far as TensorFlow is concerned; and those of them that a version before 2.16 ends too.
 CASES: dict[str, bool] = {
     "model.save('folder')": True,
     "model.save('folder/1')": True,

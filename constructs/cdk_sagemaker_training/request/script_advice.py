@@ -58,8 +58,8 @@ def code_advice(code: TrainingCode, context: JobContext) -> Iterator[Advice]:
     files = tuple(code.files())
     yield from ignored_advice(code, context)
     yield from _replaced_advice(code, files, context)
-    known = {"modules": _modules(files, context), "versions": _versions(code, context.props)}
-    yield from _advice(Path(code.directory), files, context, entry_point=code.entry_point, **known)
+    modules, versions = _modules(files, context), _versions(code, files, context.props)
+    yield from _advice(Path(code.directory), files, context, code.entry_point, modules, versions)
 
 
 def copied_code_advice(image: TrainingImage, context: JobContext) -> Iterator[Advice]:
@@ -98,21 +98,32 @@ def _compilers(context: JobContext) -> tuple[bool, bool]:
 
 def _modules(files: Sequence[Path], context: JobContext) -> frozenset[str] | None:
     """What scripts may import that AWS's container has; None where it is not known, or others may be installed or found."""
-    image, props = context.props["image"], context.props
+    base, props = _container(context.props), context.props
     installs = {_REQUIREMENTS, Path("setup.py"), Path("setup.cfg"), Path("pyproject.toml")} & {*files}
     elsewhere = props.get("container_entrypoint") is not None or "PYTHONPATH" in (props.get("environment") or {})
-    known = isinstance(image.base, str) and getattr(image, "is_container", False) and not is_unresolved(image.base)
-    return modules_of(image.base) if known and not installs and not elsewhere else None
+    return None if base is None or is_unresolved(base) or installs or elsewhere else modules_of(base)
 
 
-def _versions(code: TrainingCode, props: Mapping[str, Any]) -> dict[str, str]:
+def _container(props: Mapping[str, Any]) -> str | None:
+    """The repository and the tag of AWS's container of a job; None for another image."""
+    image = props["image"]
+    base: str | None = image.base if getattr(image, "is_container", False) else None
+    return base
+
+
+def _requirements(code: TrainingCode, files: Iterable[Path]) -> list[str]:
+    """The lines of the folder's requirements.txt, none where there is none."""
+    path = Path(code.directory, _REQUIREMENTS)
+    return path.read_text(errors="replace").splitlines() if _REQUIREMENTS in files else []
+
+
+def _versions(code: TrainingCode, files: Sequence[Path], props: Mapping[str, Any]) -> dict[str, str]:
     """The versions that a folder's scripts find of AWS's container: not of what requirements, or a setup.py, may replace."""
-    image, files = props["image"], {*code.files()}
-    if not getattr(image, "is_container", False) or not isinstance(image.base, str) or Path("setup.py") in files:
+    base = _container(props)
+    if base is None or Path("setup.py") in files:
         return {}
-    requirements = Path(code.directory, _REQUIREMENTS).read_text(errors="replace") if _REQUIREMENTS in files else ""
-    lines = [line.strip() for line in requirements.splitlines() if line.strip() and not line.strip().startswith("#")]
-    contents, tag = image.contents(), _TRANSFORMERS.search(image.base)
+    lines = [line for text in _requirements(code, files) if (line := text.strip()) and not line.startswith("#")]
+    contents, tag = props["image"].contents(), _TRANSFORMERS.search(base)
     known = {library: (contents.versions if contents else {}).get(name, "") for library, name in _FRAMEWORKS.items()}
     if "TF_USE_LEGACY_KERAS" in (props.get("environment") or {}):
         del known["tensorflow"]  # whose Keras is of another version
@@ -132,7 +143,9 @@ def _advice(
     root: Path,
     files: Iterable[Path],
     context: JobContext,
-    **known: Any,
+    entry_point: str = "",
+    modules: frozenset[str] | None = None,
+    versions: Mapping[str, str] | None = None,
 ) -> Iterator[Advice]:
     from training_jobs.lint import Job, lint_folder  # here, since most jobs have no folder
 
@@ -144,7 +157,9 @@ def _advice(
         spot=context.props.get("spot") is not None,
         groups=request.group_names,
         channels=tuple(context.props.get("channels") or ()),
-        **known,
+        entry_point=entry_point,
+        modules=modules,
+        versions=versions or {},
     )
     by_rule: dict[str, list[str]] = {}
     for found in lint_folder(root, job, files):
@@ -244,17 +259,17 @@ def _replaced_advice(code: TrainingCode, files: Sequence[Path], context: JobCont
     PyPI's build lacks what AWS's has (aws/deep-learning-containers, `docker/pytorch/Dockerfile.cuda`: flash-attn and
     transformer-engine built for it, the plugin of EFA), and is of another CUDA: its download is billed on each host.
     """
-    image, file = context.props["image"], Path(code.directory) / _REQUIREMENTS
-    contents = image.contents() if getattr(image, "is_container", False) and _REQUIREMENTS in files else None
+    base, file = _container(context.props), Path(code.directory) / _REQUIREMENTS
+    contents = None if base is None else context.props["image"].contents()
     if contents is None:
         return
-    for number, line in enumerate(file.read_text(errors="replace").splitlines(), start=1):
+    for number, line in enumerate(_requirements(code, files), start=1):
         pinned = _PINNED.match(line)
         has = contents.versions.get(_FRAMEWORKS[pinned["name"].lower()], "") if pinned else ""
         if pinned and has and pinned["version"] != ".".join(has.split(".")[:2]):
             yield from advice(
                 "requirement-replaces-framework",
-                f"{file}:{number} pins {line.strip()}, and {image.base} has {pinned['name']} {has}, which pip replaces on each "
+                f"{file}:{number} pins {line.strip()}, and {base} has {pinned['name']} {has}, which pip replaces on each "
                 f"host before the script starts, with a build for another CUDA: use a container of that version, or leave "
                 f"{pinned['name']} out.",
             )
@@ -298,7 +313,9 @@ def _options(code: TrainingCode, props: Mapping[str, Any]) -> Options | None:
     ):
         return None
     scripts = scripts_of(Path(code.directory), [Path(code.entry_point)])
-    return options_of(scripts[0], _versions(code, props).get("transformers")) if scripts else None
+    asks = scripts and "transformers" in scripts[0].imports
+    versions = _versions(code, tuple(code.files()), props) if asks else {}
+    return options_of(scripts[0], versions.get("transformers")) if scripts else None
 
 
 def _given(context: JobContext) -> dict[str, str | None]:

@@ -243,7 +243,7 @@ def _declared(script: Script) -> Iterator[Option]:
     for name, one in declared_fields(script).items():
         kind, default = one.argument.type, _literal(one.given.get("default"))
         choices = choices_of(one.annotation, one.given) or ()
-        required = one.argument.default == "required" and kind != "bool"
+        required = one.argument.is_required
         if kind == "bool":
             default = bool(default)
         elif kind == "float" and isinstance(default, int):

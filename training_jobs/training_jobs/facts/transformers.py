@@ -23,6 +23,11 @@ class Argument(NamedTuple):
     type: str
     default: str
 
+    @property
+    def is_required(self) -> bool:
+        """Whether HfArgumentParser ends a script without it: a ``bool`` without a default is False."""
+        return self.default == "required" and self.type != "bool"
+
 
 @cache
 def _table() -> Any:

@@ -54,15 +54,8 @@ def _only_parser(script: Script) -> ast.Call | None:
     if len(found) != 1 or any(one.arg in UNKNOWN_PARSERS for one in found[0].keywords):
         return None
     # Another module may have the name: `import configargparse as argparse`.
-    imported = {
-        f"{node.module}.{alias.name}" if isinstance(node, ast.ImportFrom) else alias.name
-        for node in script.nodes
-        if isinstance(node, ast.Import | ast.ImportFrom)
-        for alias in node.names
-        if alias.asname is None
-    }
-    needs = {"argparse.ArgumentParser": "argparse", "ArgumentParser": "argparse.ArgumentParser"}
-    return found[0] if needs.get(whole_name(found[0])) in imported else None
+    of_argparse = script.imported(found[0].func) == "argparse.ArgumentParser"
+    return found[0] if of_argparse and whole_name(found[0]) in ("argparse.ArgumentParser", "ArgumentParser") else None
 
 
 def passes_on(script: Script, parser: ast.Call) -> bool:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ast
 import difflib
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
@@ -37,7 +36,7 @@ def options_of(script: Script, transformers: str | None = None) -> Options | Non
     """
     if not any(name_of(call) == _PARSER for call in script.calls):
         return argparse_options.options_of(script)
-    if re.search(r"\bpip3?\b", script.text):  # it may install another version
+    if script.installs:  # it may be another version
         transformers = None
     parsers = [call for call in script.calls if name_of(call).endswith("ArgumentParser")]
     reading = [call for call in script.calls if name_of(call) == _READS]
@@ -168,9 +167,7 @@ def declared_fields(script: Script) -> dict[str, Declared]:
     Args:
         script: A file.
     """
-    kinds = [kind for call in script.calls if name_of(call).endswith("Parser") for kind in _kinds(call)]
-    definitions = [definition for kind in kinds if (definition := _defined(script, kind)) is not None]
-    found = (one for definition in definitions for one in _declared(definition))
+    found = (one for definition in _definitions(script) if definition for one in _declared(definition))
     return {one.name: one for one in found if one is not None and one.is_option}
 
 
@@ -180,9 +177,14 @@ def takes_others(script: Script) -> bool:
     Args:
         script: A file.
     """
-    kinds = [kind for call in script.calls if name_of(call).endswith("Parser") for kind in _kinds(call)]
-    definitions = [_defined(script, kind) for kind in kinds]
-    return not kinds or any(definition is None or definition.bases for definition in definitions)
+    definitions = _definitions(script)
+    return not definitions or any(definition is None or definition.bases for definition in definitions)
+
+
+def _definitions(script: Script) -> list[ast.ClassDef | None]:
+    """The classes that the parsers of a script are given; None for each that it does not define."""
+    parsers = [call for call in script.calls if name_of(call).endswith("Parser")]
+    return [_defined(script, kind) for parser in parsers for kind in _kinds(parser)]
 
 
 def _kinds(parser: ast.Call) -> Sequence[ast.expr]:
@@ -276,12 +278,11 @@ def _options(
     optional = argument.type == "bool" or (boolean and argument.default not in ("required", "None"))
     takes: Takes = "optional" if optional else "value" if argument.type or choices else "unknown"
     kind = "string_to_bool" if boolean else "str" if choices else argument.type.replace("list", "")
-    required = argument.default == "required" and argument.type != "bool"
     first = Option(
         tuple(dict.fromkeys(names)),
         line,
         takes if known else "unknown",
-        required,
+        argument.is_required,
         kind if known else "",
         choices,
         library,

@@ -158,8 +158,8 @@ def _names(script: Script) -> Iterator[tuple[int, str, ast.AST]]:
 
 
 def _of_keras(script: Script) -> Iterator[tuple[int, str]]:
-    fitted = {ast.unparse(call.func) for call in script.calls if name_of(call) == "fit"}
-    models = {name.removesuffix(".fit") for name in fitted}
+    fitted = [call.func for call in script.calls if name_of(call) == "fit"]
+    models = {ast.unparse(function.value) for function in fitted if isinstance(function, ast.Attribute)}
     for call in script.calls:
         whole, name = script.imported(call.func), name_of(call)
         owner = ast.unparse(call.func.value) if isinstance(call.func, ast.Attribute) else ""

@@ -455,7 +455,7 @@ def _removed(scripts: Sequence[Script], job: Job) -> Found:
 
 def _installs(scripts: Sequence[Script]) -> bool:
     """Whether a script may install packages itself."""
-    return any(re.search(r"\bpip3?\b", script.text) for script in scripts)
+    return any(script.installs for script in scripts)
 
 
 @_rule("host-name")

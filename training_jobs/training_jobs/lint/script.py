@@ -125,6 +125,11 @@ class Script:
             node = self.parents[node]
             yield node
 
+    @cached_property
+    def installs(self) -> bool:
+        """Whether it may install packages itself."""
+        return re.search(r"\bpip3?\b", self.text) is not None
+
     def asks_version(self, node: ast.AST) -> bool:
         """Return whether a node is below a question for a version, or within ``try``, which may be of another version."""
         return any(
