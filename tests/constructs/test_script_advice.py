@@ -345,3 +345,12 @@ def test_names_of_numpy_are_held_where_the_containers_python_has_none_that_has_t
     assert ["numpy 1.26 or newer has no numpy.float" in text for text in stack.warnings("script-removed")] == [
         True
     ] * warns
+
+
+def test_of_an_image_that_is_built_from_a_container_no_versions_are_known(tmp_path: Path) -> None:
+    """Its Dockerfile may install others."""
+    (tmp_path / "train.py").write_text(REMOVED + REMOVED_OF_NUMPY)
+    stack = UserStack()
+    image = stack.image_from("built", base="pytorch-training:2.6.0-cpu-py312")
+    stack.workflow(job=ON_A_CPU, image=image, code=TrainingCode(str(tmp_path)))
+    assert stack.warnings("script-removed") == []
