@@ -168,7 +168,9 @@ class Services:
             account, state, self._root_keys, self._clients, self._sessions, environment, self._responses
         )
         custom_resources.install(self._responses)
-        self._functions = functions.Functions(state / leftovers.FUNCTIONS, self._clients, self._sessions, environment)
+        self._functions = functions.Functions(
+            state / leftovers.FUNCTIONS, self._clients, self._sessions, environment, self.authorizer
+        )
         functions.install(self._functions)
         registries = {region: ModelRegistry(account.account_id, region) for region in account.regions}
         sagemaker_resources.install(registries)

@@ -162,7 +162,7 @@ def test_a_function_does_what_its_role_lets_it(running: Running) -> None:
     ("properties", "named"),
     [
         ({"Runtime": "nodejs22.x"}, "Runtime 'nodejs22.x'"),
-        ({"VpcConfig": {}}, "VpcConfig"),
+        ({"SnapStart": {}}, "SnapStart"),
         ({"Code": {"ImageUri": "image"}}, "Code.ImageUri"),
     ],
 )
@@ -403,3 +403,120 @@ def test_environments_that_wait_for_long_are_closed(running: Running, monkeypatc
     assert waiting.process is None
     monkeypatch.undo()
     assert invoked(lambda_, "long") == [1, None]
+
+
+def with_network(running: Running, role: str | None = None, **network: Any) -> dict[str, Any]:
+    """A function in a subnet, with a role that may only make its interfaces, or that the properties name."""
+    ec2 = [f"ec2:{it}NetworkInterface{'s' * (it == 'Describe')}" for it in ("Create", "Describe", "Delete")]
+    statement = {"Effect": "Allow", "Action": ec2, "Resource": "*"}
+    policy = {"PolicyName": "Network", "PolicyDocument": {"Version": "2012-10-17", "Statement": [statement]}}
+    properties = {"Policies": [policy] if role is None else [], "AssumeRolePolicyDocument": TRUST}
+    return {
+        "Logs": UNNAMED_LOGS["Logs"],
+        "Role": {"Type": "AWS::IAM::Role", "Properties": properties},
+        "Function": function(VpcConfig=network),
+    }
+
+
+def test_a_function_in_a_vpc_is_made_where_its_role_may_make_its_interfaces(running: Running) -> None:
+    """The sentence is AWS's (aws/aws-cdk#23589, aws/aws-sam-cli#617)."""
+    ec2 = running.client("ec2")
+    vpc = ec2.create_vpc(CidrBlock="10.1.0.0/16")["Vpc"]["VpcId"]
+    subnet = ec2.create_subnet(VpcId=vpc, CidrBlock="10.1.1.0/24")["Subnet"]["SubnetId"]
+    group = ec2.create_security_group(GroupName="in", Description="in", VpcId=vpc)["GroupId"]
+    inside = {"SubnetIds": [subnet], "SecurityGroupIds": [group]}
+    deploy(running, "Inside", with_network(running, **inside))
+    [found] = [it for it in running.client("lambda").list_functions()["Functions"] if "Inside" in it["FunctionName"]]
+    assert found["VpcConfig"] == {**inside, "VpcId": vpc, "Ipv6AllowedForDualStack": False}
+    deploy(running, "Inside", with_network(running))
+    [found] = [it for it in running.client("lambda").list_functions()["Functions"] if "Inside" in it["FunctionName"]]
+    assert found["VpcConfig"]["SubnetIds"] == []
+    destroy(running, "Inside")
+    wrong = {
+        "does not have permissions to call CreateNetworkInterface on EC2": with_network(running, "without", **inside),
+        "The subnet 'subnet-0' does not exist": with_network(running, **{**inside, "SubnetIds": ["subnet-0"]}),
+        "The security group 'sg-0' does not exist": with_network(running, **{**inside, "SecurityGroupIds": ["sg-0"]}),
+    }
+    for number, (why, template) in enumerate(wrong.items()):
+        with pytest.raises(WaiterError):
+            deploy(running, f"Outside{number}", template)
+        assert why in reasons(running, f"Outside{number}")
+
+
+def test_a_layer_of_another_account_or_that_does_not_exist_fails_the_function(running: Running) -> None:
+    """The sentence of AWS (LocalStack's recorded TestLambdaLayer, test_layer_function_exceptions)."""
+    lambda_ = running.client("lambda")
+    archive = io.BytesIO()
+    with zipfile.ZipFile(archive, "w") as zipped:
+        zipped.writestr("python/it.py", "")
+    own = lambda_.publish_layer_version(LayerName="own", Content={"ZipFile": archive.getvalue()})["LayerVersionArn"]
+    for number, arn in enumerate(
+        (own.replace("123456789012", "017000801446"), own[:-1] + "2", own.replace("own", "its"))
+    ):
+        parts = {"Logs": UNNAMED_LOGS["Logs"], "Role": resources(0)["Role"], "Function": function(Layers=[own, arn])}
+        with pytest.raises(WaiterError):
+            deploy(running, f"Layers{number}", parts)
+        assert f"Layer version {arn} does not exist." in reasons(running, f"Layers{number}")
+
+
+def test_no_more_invocations_run_than_a_function_reserves(running: Running) -> None:
+    """Recorded on AWS: TestLambdaConcurrency, test_lambda_concurrency_block."""
+    code = """
+import boto3
+def handler(event, context):
+    queues = boto3.client("sqs")
+    queues.send_message(QueueUrl=event["begun"], MessageBody="begun")
+    while not queues.receive_message(QueueUrl=event["go"], WaitTimeSeconds=20).get("Messages"):
+        pass
+    return "done"
+"""
+    lambda_ = create(running, "reserved", code)
+    queues = running.client("sqs")
+    running.client("iam").attach_role_policy(
+        RoleName="Role-of-reserved", PolicyArn="arn:aws:iam::aws:policy/AmazonSQSFullAccess"
+    )
+    lambda_.update_function_configuration(FunctionName="reserved", Timeout=300)
+    event = {name: queues.create_queue(QueueName=f"reserved-{name}")["QueueUrl"] for name in ("begun", "go")}
+    lambda_.put_function_concurrency(FunctionName="reserved", ReservedConcurrentExecutions=1)
+    with ThreadPoolExecutor() as threads:
+        running_one = threads.submit(invoked, lambda_, "reserved", **event)
+        while not queues.receive_message(QueueUrl=event["begun"], WaitTimeSeconds=20).get("Messages"):
+            pass
+        with pytest.raises(lambda_.exceptions.TooManyRequestsException) as caught:
+            invoked(lambda_, "reserved", **event)
+        queues.send_message(QueueUrl=event["go"], MessageBody="go")
+        assert running_one.result() == "done"
+    answer = caught.value.response
+    assert answer["Error"] == {"Code": "TooManyRequestsException", "Message": "Rate Exceeded."}
+    assert (answer["Reason"], answer["Type"]) == ("ReservedFunctionConcurrentInvocationLimitExceeded", "User")
+    assert answer["ResponseMetadata"]["HTTPStatusCode"] == 429
+    queues.send_message(QueueUrl=event["go"], MessageBody="go")
+    assert invoked(lambda_, "reserved", **event) == "done"
+    lambda_.put_function_concurrency(FunctionName="reserved", ReservedConcurrentExecutions=0)
+    with pytest.raises(lambda_.exceptions.TooManyRequestsException):
+        invoked(lambda_, "reserved", **event)
+
+
+def test_a_response_of_more_than_4096_bytes_fails_the_resource(running: Running) -> None:
+    """ "Custom resource response objects" in CloudFormation's guide: the total size of the body."""
+    code = """
+import json, urllib.request
+def handler(event, context):
+    body = {it: event[it] for it in ("StackId", "RequestId", "LogicalResourceId")}
+    body |= {"Status": "SUCCESS", "PhysicalResourceId": "it", "Data": {"Text": ""}}
+    length = int(event["ResourceProperties"]["Length"]) if event["RequestType"] == "Create" else 1000
+    body["Data"]["Text"] = "x" * (length - len(json.dumps(body)))
+    urllib.request.urlopen(urllib.request.Request(event["ResponseURL"], json.dumps(body).encode(), method="PUT"))
+"""
+
+    def parts(length: int) -> dict[str, Any]:
+        token = {"Fn::GetAtt": ["Function", "Arn"]}
+        made = resources(0, Code={"ZipFile": code}) | UNNAMED_LOGS
+        it = {"Type": "Custom::Long", "Properties": {"ServiceToken": token, "Length": length}}
+        return {"It": it, **{name: made[name] for name in ("Logs", "Role", "Function")}}
+
+    deploy(running, "Whole", parts(4096))
+    destroy(running, "Whole")
+    with pytest.raises(WaiterError):
+        deploy(running, "Longer", parts(4097))
+    assert "Response object is too long." in reasons(running, "Longer")

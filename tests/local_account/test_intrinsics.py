@@ -225,7 +225,7 @@ def test_a_parameter_that_is_not_to_be_shown_is_not(running: Running) -> None:
     [
         ({"Fn::Select": [2, ["a"]]}, "Fn::Select cannot select nonexistent value at index 2"),
         ("{{resolve:ssm:not-there}}", r"Parameters: \[ssm:not-there\] cannot be found"),
-        ("{{resolve:secretsmanager:mine}}", "the local account has no Secrets Manager"),
+        ("{{resolve:secretsmanager:mine}}", "can't find the specified secret"),
     ],
 )
 def test_a_value_that_there_is_not_fails_the_stack(running: Running, value: Any, why: str) -> None:

@@ -99,6 +99,17 @@ def ec2(operation: str, answer: str, of_resource: str) -> Found:
     return found
 
 
+FUNCTION = {
+    "Role": ROLE,
+    "Code": of(
+        "AWS::Lambda::Function",
+        Code={"ZipFile": "def handler(event, context): pass"},
+        Handler="index.handler",
+        Role=att("Role", "Arn"),
+        Runtime="python3.13",
+    ),
+}
+
 EXAMPLES: dict[str, Example] = {
     "AWS::Batch::JobQueue": Example(
         {
@@ -405,16 +416,26 @@ EXAMPLES: dict[str, Example] = {
     "AWS::Lambda::Permission": Example(
         {"FunctionName": ref("Code"), "Action": "lambda:InvokeFunction", "Principal": "events.amazonaws.com"},
         lambda client, ids: json.loads(client("lambda").get_policy(FunctionName=ids["Code"])["Policy"])["Statement"],
-        {
-            "Role": ROLE,
-            "Code": of(
-                "AWS::Lambda::Function",
-                Code={"ZipFile": "def handler(event, context): pass"},
-                Handler="index.handler",
-                Role=att("Role", "Arn"),
-                Runtime="python3.13",
-            ),
-        },
+        FUNCTION,
+    ),
+    "AWS::Lambda::Version": Example(
+        {"FunctionName": ref("Code")},
+        lambda client, ids: client("lambda").get_function(FunctionName=ids["It"])["Configuration"]["Version"] == "1",
+        FUNCTION,
+    ),
+    "AWS::Lambda::Alias": Example(
+        {"FunctionName": ref("Code"), "FunctionVersion": "$LATEST", "Name": "live"},
+        lambda client, ids: client("lambda").get_alias(FunctionName=ids["Code"], Name="live")["AliasArn"] == ids["It"],
+        FUNCTION,
+    ),
+    "AWS::SecretsManager::Secret": Example(
+        {"SecretString": "it"},
+        lambda client, ids: client("secretsmanager").get_secret_value(SecretId=ids["It"])["SecretString"] == "it",
+    ),
+    "AWS::SecretsManager::ResourcePolicy": Example(
+        {"SecretId": ref("Secret"), "ResourcePolicy": ANYBODY},
+        lambda client, ids: client("secretsmanager").get_resource_policy(SecretId=ids["Secret"]).get("ResourcePolicy"),
+        {"Secret": of("AWS::SecretsManager::Secret")},
     ),
     "AWS::Scheduler::Schedule": Example(
         {
@@ -459,7 +480,8 @@ EXAMPLES: dict[str, Example] = {
 
 
 def test_every_real_type_has_an_example() -> None:
-    elsewhere = {"AWS::CloudFormation::Stack"}  # whose template is in a bucket: test_nested_stacks.py
+    # What is in a bucket before: test_nested_stacks.py, test_users_stack.py.
+    elsewhere = {"AWS::CloudFormation::Stack", "AWS::Lambda::LayerVersion"}
     assert {*EXAMPLES, *elsewhere} == {name for name, about in TYPES.items() if about.kind == "real"}
 
 

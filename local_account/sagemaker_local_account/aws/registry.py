@@ -39,6 +39,8 @@ from sagemaker_local_account.aws.sagemaker import authorization as sagemaker
 from sagemaker_local_account.aws.sagemaker import resources as sagemaker_resources
 from sagemaker_local_account.aws.scheduler import authorization as scheduler
 from sagemaker_local_account.aws.scheduler import resources as scheduler_resources
+from sagemaker_local_account.aws.secretsmanager import authorization as secretsmanager
+from sagemaker_local_account.aws.secretsmanager import resources as secretsmanager_resources
 from sagemaker_local_account.aws.sns import authorization as sns
 from sagemaker_local_account.aws.sns import resources as sns_resources
 from sagemaker_local_account.aws.sqs import authorization as sqs
@@ -83,6 +85,7 @@ SERVICES = {
     "s3": Service(s3.AUTHORIZATION, s3_resources.RESOURCES),
     "sagemaker": Service(sagemaker.AUTHORIZATION, sagemaker_resources.RESOURCES),
     "scheduler": Service(scheduler.AUTHORIZATION, scheduler_resources.RESOURCES),
+    "secretsmanager": Service(secretsmanager.AUTHORIZATION, secretsmanager_resources.RESOURCES),
     "sns": Service(sns.AUTHORIZATION, sns_resources.RESOURCES),
     "sqs": Service(sqs.AUTHORIZATION, sqs_resources.RESOURCES),
     "ssm": Service(ssm.AUTHORIZATION, ssm_resources.RESOURCES),

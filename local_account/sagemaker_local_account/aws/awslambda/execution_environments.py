@@ -20,21 +20,24 @@ import threading
 import time
 import uuid
 import zipfile
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from moto.awslambda.models import LambdaFunction
+from moto.awslambda.models import LambdaFunction, lambda_backends
 
 from sagemaker_local_account.core import atomic_files
 from sagemaker_local_account.runtime.pod import HostError, Pod
-from sagemaker_local_account.runtime.spec import ContainerSpec, PodSpec
+from sagemaker_local_account.runtime.spec import ContainerSpec, Mount, PodSpec
 
 # The folders of a function's code and of its runtime (Lambda's guide, "Defined runtime environment variables").
 TASK, RUNTIMES = "/var/task", "/var/runtime"
+_PYTHON = "/var/lang/bin/python"  # AWS's interpreter, which programs in layers name, such as the CDK's AWS CLI
 _HOST = "function"
 _RUNTIME = Path(__file__).with_name("function_runtime.py")
+CDK_HANDLERS = Path(__file__).with_name("cdk_handlers.py")
 # Of environments that wait for an invocation.
 _MOST_IDLE, _IDLE_SECONDS = 4, 60.0
 
@@ -62,6 +65,10 @@ class Call:
         """The error's type and message."""
         error = json.loads(self.payload or "{}")
         return f"{error.get('errorType')}: {error.get('errorMessage')}"
+
+
+class Throttled(Exception):
+    """As many invocations of a function as it reserves are running."""
 
 
 class _Ended(Exception):
@@ -173,16 +180,25 @@ class ExecutionEnvironment:
             parent: where the folder is made.
         """
         folder = Path(tempfile.mkdtemp(dir=parent)).absolute()
-        log_stream = f"{time.strftime('%Y/%m/%d', time.gmtime())}/[$LATEST]{uuid.uuid4().hex}"
+        log_stream = f"{time.strftime('%Y/%m/%d', time.gmtime())}/[{function.version}]{uuid.uuid4().hex}"
+        layers = lambda_backends[function.account_id][function.region]
         try:
             with atomic_files.naming_full_disk(parent):
-                zipfile.ZipFile(io.BytesIO(function.code_bytes)).extractall(folder / "image" / TASK[1:])
+                for layer in function.layers:  # a later one over an earlier
+                    _unpack(layers.layers_versions_by_arn(layer["Arn"]).code_bytes, folder / "opt")
+                _unpack(function.code_bytes, folder / "image" / TASK[1:])
         except BaseException:
             shutil.rmtree(folder, ignore_errors=True)
             raise
+        if getattr(function, "account_handler", None):
+            shutil.copy(CDK_HANDLERS, folder / "image" / TASK[1:])
         runtime = folder / "image" / RUNTIMES[1:]
         runtime.mkdir(parents=True)
         shutil.copy(_RUNTIME, runtime)
+        python = folder / "image" / _PYTHON[1:]
+        python.parent.mkdir(parents=True)
+        python.write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
+        python.chmod(0o755)
         host = ContainerSpec.alone(
             name=_HOST,
             folder=folder / "host",
@@ -191,6 +207,7 @@ class ExecutionEnvironment:
             # -P: the runtime's folder is not put on sys.path.
             command=(sys.executable, "-P", f"{RUNTIMES}/{_RUNTIME.name}"),
             working_directory=TASK,
+            mounts=(Mount("/opt", folder / "opt", read_only=True),) if function.layers else (),
         )
         endpoint_port = int(variables["AWS_ENDPOINT_URL"].rpartition(":")[2])
         return cls(function, version, PodSpec(folder.name, (host,), endpoint_port, folder), log_stream)
@@ -244,6 +261,7 @@ class ExecutionEnvironments:
 
     folder: Path
     _idle: list[ExecutionEnvironment] = field(default_factory=list)
+    _running: Counter[LambdaFunction] = field(default_factory=Counter)
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _timer: threading.Timer | None = None
     _closed: bool = False
@@ -255,23 +273,42 @@ class ExecutionEnvironments:
             function: moto's.
             variables: of its process.
             invocation: see `ExecutionEnvironment.invoke`.
+
+        Raises:
+            Throttled: as many invocations as the function reserves are running.
         """
-        version = (function.code_sha_256, *sorted(variables.items()))
-        environment = self._waiting(function, version)
-        if environment is None:
-            environment = ExecutionEnvironment.create(function, version, variables, self.folder)
-        try:
-            return environment.invoke(invocation)
-        finally:
-            environment.idle_since = time.monotonic()
-            with self._lock:
-                self._idle.append(environment)
-            self._close_what_is_over()
+        version = (function.code_sha_256, *(it["Arn"] for it in function.layers), *sorted(variables.items()))
+        with self._one_more(function):
+            environment = self._waiting(function, version)
+            if environment is None:
+                environment = ExecutionEnvironment.create(function, version, variables, self.folder)
+            try:
+                return environment.invoke(invocation)
+            finally:
+                environment.idle_since = time.monotonic()
+                with self._lock:
+                    self._idle.append(environment)
+                self._close_what_is_over()
 
     def close(self) -> None:
         """Closes all that wait, and each other after its invocation."""
         self._closed = True
         self._close_what_is_over()
+
+    @contextlib.contextmanager
+    def _one_more(self, function: LambdaFunction) -> Iterator[None]:
+        reserved = function.reserved_concurrency
+        with self._lock:
+            if reserved is not None and self._running[function] >= int(reserved):
+                raise Throttled
+            self._running[function] += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._running[function] -= 1
+                if not self._running[function]:
+                    del self._running[function]
 
     def _waiting(self, function: LambdaFunction, version: tuple[Any, ...]) -> ExecutionEnvironment | None:
         with self._lock:
@@ -296,6 +333,15 @@ class ExecutionEnvironments:
                 self._timer.start()
         for environment in over:
             environment.close()
+
+
+def _unpack(archive: bytes, folder: Path) -> None:
+    """Unpacks an archive with the permissions of its files, which `extractall` leaves out."""
+    with zipfile.ZipFile(io.BytesIO(archive)) as zipped:
+        zipped.extractall(folder)
+        for member in zipped.infolist():
+            if (mode := member.external_attr >> 16 & 0o777) and not member.is_dir():
+                (folder / member.filename).chmod(mode | 0o400)
 
 
 def _left(until: float) -> float:

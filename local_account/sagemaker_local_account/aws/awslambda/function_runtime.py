@@ -6,6 +6,7 @@ and each line that it writes there a result.
 
 from __future__ import annotations
 
+import glob
 import importlib
 import json
 import os
@@ -38,7 +39,9 @@ class NoHandler(Exception):
 
 def main() -> None:
     """Handles the invocations that come by the standard input, until it is closed."""
-    sys.path.insert(0, os.getcwd())
+    # "Layer paths for each Lambda runtime"; the Python is the account's, so that of the layer's folder is not asked for.
+    of_layers = ["/opt/python", *sorted(glob.glob("/opt/python/lib/python3.*/site-packages"))]
+    sys.path[:0] = [os.getcwd(), *of_layers]
     channel, output = socket.socket(fileno=os.dup(0)), os.dup(1)
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)  # that of the handler is empty
     handler: Handler | None = None

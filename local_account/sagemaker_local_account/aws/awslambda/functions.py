@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import copy
 import json
 import logging
 import math
@@ -18,13 +19,24 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from moto.awslambda.models import LambdaFunction
+from moto.awslambda.models import LambdaFunction, LambdaStorage
+from moto.awslambda.responses import LambdaResponse
 from moto.core.exceptions import JsonRESTError
 
-from sagemaker_local_account.aws.awslambda.execution_environments import RUNTIMES, TASK, Call, ExecutionEnvironments
+from sagemaker_local_account.aws.awslambda import configuration
+from sagemaker_local_account.aws.awslambda.execution_environments import (
+    CDK_HANDLERS,
+    RUNTIMES,
+    TASK,
+    Call,
+    ExecutionEnvironments,
+    Throttled,
+)
 from sagemaker_local_account.aws.sts.sessions import RoleSessions
 from sagemaker_local_account.core.clients import OF_JOBS, Clients
+from sagemaker_local_account.core.location import Location
 from sagemaker_local_account.core.patches import CREATE, UPDATE, patch
+from sagemaker_local_account.iam.authorizer import Authorizer
 from sagemaker_local_account.runtime import leftovers
 
 SERVICE = "lambda.amazonaws.com"
@@ -38,30 +50,24 @@ _PASSED_ON = (
     "NO_PROXY",
     "no_proxy",
 )
-# The supported properties of AWS::Lambda::Function.
-HONOURED = frozenset(
-    {
-        "Architectures",
-        "Code",
-        "Description",
-        "Environment",
-        "FunctionName",
-        "Handler",
-        "LoggingConfig",
-        "MemorySize",
-        "Role",
-        "Runtime",
-        "Tags",
-        "Timeout",
-    }
-)
-
-# Of properties that a template leaves out (template reference, AWS::Lambda::Function).
-_DEFAULTS = {"Description": "", "Environment": {"Variables": {}}, "MemorySize": 128, "Timeout": 3}
-
 _TAIL_BYTES = 4096  # of an invocation's log (API, Invoke, LogResult)
 _log = logging.getLogger(__name__)
 _account_functions: Functions
+
+
+class TooManyRequests(JsonRESTError):
+    """As AWS recorded it (LocalStack's tests/aws/services/lambda_/test_lambda.snapshot.json)."""
+
+    code = 429
+
+    def __init__(self) -> None:
+        super().__init__("TooManyRequestsException", "Rate Exceeded.")
+        members = {
+            "Reason": "ReservedFunctionConcurrentInvocationLimitExceeded",
+            "Type": "User",
+            "message": "Rate Exceeded.",
+        }
+        self.description = json.dumps(members)
 
 
 class Functions:
@@ -72,14 +78,21 @@ class Functions:
         clients: the account's clients.
         sessions: the credentials of roles.
         environment: returns the environment of the account's clients.
+        authorizer: evaluates the permissions of functions' roles in a VPC.
     """
 
     def __init__(
-        self, folder: Path, clients: Clients, sessions: RoleSessions, environment: Callable[[], Mapping[str, str]]
+        self,
+        folder: Path,
+        clients: Clients,
+        sessions: RoleSessions,
+        environment: Callable[[], Mapping[str, str]],
+        authorizer: Authorizer,
     ) -> None:
         leftovers.clear(folder)  # of an account that was killed
         self._environments = ExecutionEnvironments(folder)
         self._clients, self._sessions, self._environment = clients, sessions, environment
+        self.authorizer = authorizer
 
     def call(self, function: LambdaFunction, event: Any) -> Call:
         """Invokes a function, and waits for its end or its Timeout, which kills it.
@@ -90,6 +103,7 @@ class Functions:
 
         Raises:
             LookupError: its role does not exist, or does not allow Lambda to assume it.
+            Throttled: as many invocations as it reserves are running.
         """
         keys = self._sessions.credentials(function.role, SERVICE, function.function_arn)
         request_id = str(uuid.uuid4())
@@ -97,7 +111,7 @@ class Functions:
         context = {
             "aws_request_id": request_id,
             "function_name": function.function_name,
-            "function_version": "$LATEST",
+            "function_version": str(function.version),
             "invoked_function_arn": function.function_arn,
             "log_group_name": group,
             "memory_limit_in_mb": str(function.memory_size),
@@ -120,13 +134,13 @@ class Functions:
             **{name: passed_on[name] for name in _PASSED_ON if name in passed_on},
             "AWS_DEFAULT_REGION": function.region,
             "AWS_REGION": function.region,
-            "PATH": f"{sys.prefix}/bin:/usr/local/bin:/usr/bin:/bin",
+            "PATH": f"{sys.prefix}/bin:/usr/local/bin:/usr/bin:/bin:/opt/bin",
             **function.environment_vars,
             **keys,
             "AWS_EXECUTION_ENV": f"AWS_Lambda_{function.run_time}",
             "AWS_LAMBDA_FUNCTION_NAME": function.function_name,
             "AWS_LAMBDA_FUNCTION_MEMORY_SIZE": str(function.memory_size),
-            "AWS_LAMBDA_FUNCTION_VERSION": "$LATEST",
+            "AWS_LAMBDA_FUNCTION_VERSION": str(function.version),
             "AWS_LAMBDA_INITIALIZATION_TYPE": "on-demand",
             "AWS_LAMBDA_LOG_GROUP_NAME": group,
             "HOME": "/root",
@@ -136,7 +150,9 @@ class Functions:
             "PYTHONUNBUFFERED": "1",
             "TMPDIR": "/tmp",
             "TZ": ":UTC",
-            "_HANDLER": str(function.handler),
+            "_HANDLER": f"{CDK_HANDLERS.stem}.{_of_the_cdk(function)}"
+            if _of_the_cdk(function)
+            else str(function.handler),
         }
 
     def _keep(self, region: str, group: str, called: Call, keys: Mapping[str, str]) -> None:
@@ -169,6 +185,9 @@ def install(functions: Functions) -> None:
     patch(LambdaFunction, "invoke", _invoke, "self, body, request_headers, response_headers")
     patch(LambdaFunction, "create_from_cloudformation_json", _created, CREATE)
     patch(LambdaFunction, "update_from_cloudformation_json", _updated, UPDATE)
+    patch(LambdaFunction, "vpc_config", property(configuration.vpc_config))
+    patch(LambdaResponse, "invoke", _of_qualifier, "self")
+    patch(LambdaStorage, "publish_version", _published, "self, name_or_arn, description")
 
 
 def account_functions() -> Functions:
@@ -176,27 +195,48 @@ def account_functions() -> Functions:
     return _account_functions
 
 
-def unsupported_properties(properties: Mapping[str, Any]) -> list[str]:
-    """Returns the properties of an AWS::Lambda::Function that are not supported, with the value where that is the reason."""
-    unsupported = sorted(set(properties) - HONOURED)
-    runtime = properties.get("Runtime")
-    if not str(runtime).startswith("python3."):
-        unsupported.append(f"Runtime {runtime!r}")
-    code = properties.get("Code", {})
-    unsupported += [f"Code.{name}" for name in sorted(set(code) - {"S3Bucket", "S3Key", "S3ObjectVersion", "ZipFile"})]
-    return unsupported
-
-
 _moto_created = LambdaFunction.create_from_cloudformation_json.__func__
 
 
-def _created(cls: Any, resource_name: str, cloudformation_json: Any, *args: Any, **kwargs: Any) -> LambdaFunction:
-    """Adds the log group, which moto drops, and keeps moto from replacing the template's code by an archive."""
+def _created(
+    cls: Any, resource_name: str, cloudformation_json: Any, account_id: str, region_name: str, **more: Any
+) -> LambdaFunction:
+    """Adds what moto drops, and keeps moto from replacing the template's code by an archive."""
     properties = cloudformation_json["Properties"]
+    configuration.check(properties, Location(account_id, region_name), _account_functions.authorizer)
     copied = {**cloudformation_json, "Properties": {**properties, "Code": dict(properties.get("Code", {}))}}
-    function: LambdaFunction = _moto_created(cls, resource_name, copied, *args, **kwargs)
-    function.account_log_group = _log_group(properties)
+    function: LambdaFunction = _moto_created(cls, resource_name, copied, account_id, region_name, **more)
+    configuration.apply(function, properties)
+    function.account_handler = configuration.in_python(properties, more.get("LogicalId", ""))
     return function
+
+
+_moto_invoke = LambdaResponse.invoke
+
+
+def _of_qualifier(self: LambdaResponse) -> Any:
+    """Invoke, of the version or alias that the request names, which moto asks for by another name than the API's."""
+    response: Any = self
+    qualifier = response.querystring.get("Qualifier", [None])[0]
+    response._get_param = lambda name, default=None: qualifier  # the one parameter; moto also finds it in the event
+    return _moto_invoke(response)
+
+
+def _published(self: LambdaStorage, name_or_arn: str, description: str = "") -> LambdaFunction:
+    """A function's version, the last one where nothing has changed; moto uses a deleted version's number again."""
+    function = self.get_function_by_name_or_arn_forbid_qualifier(name_or_arn)
+    versions = self._functions[function.function_name]["versions"]
+    if versions and not function.code_or_config_updated:
+        last: LambdaFunction = versions[-1]
+        return last
+    function.code_or_config_updated = False
+    function.account_versions = getattr(function, "account_versions", 0) + 1
+    made = copy.copy(function)
+    made.set_version(function.account_versions)
+    made.description = description or made.description
+    versions.append(made)
+    self._arns[made.function_arn] = made
+    return made
 
 
 def _updated(
@@ -211,23 +251,24 @@ def _updated(
     properties = cloudformation_json["Properties"]
     if properties.get("FunctionName", original_resource.function_name) != original_resource.function_name:
         raise NotImplementedError  # "Update requires: Replacement"
+    configuration.check(properties, Location(account_id, region_name), _account_functions.authorizer)
     code = dict(properties["Code"])
     if "ZipFile" in code:
         code["ZipFile"] = base64.b64encode(cls._create_zipfile_from_plaintext_code(code["ZipFile"]))
-    original_resource.update_configuration(_DEFAULTS | properties)
+    configuration.apply(original_resource, properties)
     original_resource.update_function_code(code)
-    original_resource.account_log_group = _log_group(properties)
     return original_resource
 
 
-def _log_group(properties: Mapping[str, Any]) -> str | None:
-    group: str | None = properties.get("LoggingConfig", {}).get("LogGroup")
-    return group
+def _of_the_cdk(function: LambdaFunction) -> str | None:
+    """The name of its handler in `cdk_handlers.py`; None for a function with code of its own."""
+    found: str | None = getattr(function, "account_handler", None)
+    return found
 
 
 def _invoke(self: LambdaFunction, body: str | bytes, request_headers: Any, response_headers: Any) -> str:
     """Invoke: returns the handler's result, or its error."""
-    if not str(self.run_time).startswith("python3."):
+    if not str(self.run_time).startswith("python3.") and not _of_the_cdk(self):
         raise JsonRESTError(
             "ServiceException",
             f"Runtime must be python3.* in the local account, got {self.run_time} of {self.function_name}",
@@ -242,7 +283,9 @@ def _invoke(self: LambdaFunction, body: str | bytes, request_headers: Any, respo
         called = _account_functions.call(self, event)
     except LookupError as error:
         raise JsonRESTError("AccessDeniedException", str(error)) from None
-    response_headers["x-amz-executed-version"] = "$LATEST"
+    except Throttled:
+        raise TooManyRequests from None
+    response_headers["x-amz-executed-version"] = str(self.version)
     if request_headers.get("X-Amz-Log-Type") == "Tail":
         tail = _tail(called, 1000 * (time.monotonic() - began), self.memory_size)
         response_headers["x-amz-log-result"] = base64.b64encode(tail.encode()[-_TAIL_BYTES:]).decode()

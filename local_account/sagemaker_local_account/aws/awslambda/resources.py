@@ -1,4 +1,4 @@
-"""The permissions of Lambda functions in CloudFormation, which moto does not delete."""
+"""Lambda functions in CloudFormation, with their layers, and their permissions, neither of which moto deletes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from typing import Any
 from moto.awslambda.models import lambda_backends
 from typing_extensions import override
 
-from sagemaker_local_account.aws.resource_base import ResourceBase
+from sagemaker_local_account.aws.awslambda import configuration
+from sagemaker_local_account.aws.resource_base import Properties, ResourceBase, replace_unless
 from sagemaker_local_account.aws.resource_types import ResourceType, ServiceResources, real
 
 
@@ -31,14 +32,102 @@ class Permission(ResourceBase):
         return lambda_backends[self.account_id][self.region_name].get_function(self.properties["FunctionName"])
 
 
+class LayerVersion(ResourceBase):
+    """AWS::Lambda::LayerVersion; its physical id is its ARN."""
+
+    @override
+    def attributes(self) -> dict[str, str]:
+        return {"LayerVersionArn": self.physical_resource_id}
+
+    @override
+    def create(self) -> None:
+        spec = {"LayerName": self.physical_resource_id, **self.properties}
+        self.physical_resource_id = self._layers.publish_layer_version(spec).arn
+
+    @override
+    def delete(self, account_id: str, region_name: str) -> None:
+        name, version = self.physical_resource_id.split(":")[-2:]
+        self._layers.delete_layer_version(name, version)
+
+    @property
+    def _layers(self) -> Any:
+        return lambda_backends[self.account_id][self.region_name]
+
+
+class Version(ResourceBase):
+    """AWS::Lambda::Version: the code and configuration that a function has now; its physical id is its ARN."""
+
+    @override
+    def attributes(self) -> dict[str, str]:
+        return {"FunctionArn": self.physical_resource_id, "Version": self.physical_resource_id.rpartition(":")[2]}
+
+    @override
+    def create(self) -> None:
+        name, description = self.properties["FunctionName"], self.properties.get("Description", "")
+        self.physical_resource_id = self._functions.publish_version(name, description).function_arn
+
+    @override
+    def delete(self, account_id: str, region_name: str) -> None:
+        name, version = self.physical_resource_id.split(":")[-2:]
+        self._functions.delete_function(f"{name}:{version}")
+
+    @property
+    def _functions(self) -> Any:
+        return lambda_backends[self.account_id][self.region_name]
+
+
+class Alias(ResourceBase):
+    """AWS::Lambda::Alias: a name of a version; its physical id is its ARN."""
+
+    @override
+    def attributes(self) -> dict[str, str]:
+        return {"AliasArn": self.physical_resource_id}
+
+    @override
+    def create(self) -> None:
+        given = self.properties
+        made = self._functions.create_alias(
+            given["Name"], given["FunctionName"], given["FunctionVersion"], given.get("Description", ""), ""
+        )
+        self.physical_resource_id = made.arn
+
+    @override
+    def update(self, former: Properties) -> None:
+        replace_unless(self.properties, former, {"Description", "FunctionVersion"})
+        given = self.properties
+        self._functions.update_alias(
+            given["Name"], given["FunctionName"], given["FunctionVersion"], given.get("Description", ""), None
+        )
+
+    @override
+    def delete(self, account_id: str, region_name: str) -> None:
+        self._functions.delete_alias(self.properties["Name"], self.properties["FunctionName"])
+
+    @property
+    def _functions(self) -> Any:
+        return lambda_backends[self.account_id][self.region_name]
+
+
 RESOURCES = ServiceResources(
     types={
         "AWS::Lambda::Function": ResourceType(
             "emulated",
-            "runs in the account's own Python, with boto3, with the function's role; other languages, and properties other than "
-            "Architectures, Code (inline or in S3), Description, Environment, FunctionName, Handler, LoggingConfig, MemorySize, "
-            "Role, Runtime, Tags and Timeout are rejected, except for functions of the custom resources in this table",
+            "runs in the account's own Python, with boto3, with the function's role; not traced, and its network is the "
+            "account's; other languages, code in an image, and properties other than "
+            f"{', '.join(sorted(configuration.HONOURED))} are rejected, except for functions of the emulated custom resources",
             longest_name=64,
+        ),
+        "AWS::Lambda::LayerVersion": real(
+            "unpacked at /opt of the functions that have it",
+            "CompatibleArchitectures CompatibleRuntimes Content Description LayerName LicenseInfo",
+            made_by=LayerVersion,
+            longest_name=64,
+        ),
+        "AWS::Lambda::Alias": real(
+            "a name of a version", "Description FunctionName FunctionVersion Name", made_by=Alias
+        ),
+        "AWS::Lambda::Version": real(
+            "keeps a function's code and configuration", "CodeSha256 Description FunctionName", made_by=Version
         ),
         "AWS::Lambda::Permission": real(
             "a statement of the function's policy; evaluated",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import secrets
+import threading
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 # As on AWS the URL is S3's, with a bucket that ends with the region without hyphens (CloudFormation's guide, "Setting up VPC
 # endpoints"). The bucket does not exist here: requests for it are routed to `Responses`.
 BUCKET = "cloudformation-custom-resource-response-"
+_LONGEST = 4096  # bytes (CloudFormation's guide, "Custom resource response objects")
 
 
 class Responses:
@@ -27,6 +29,7 @@ class Responses:
     def __init__(self, s3: Callable[[str], Any]) -> None:
         self._s3 = s3
         self._given: dict[str, dict[str, Any]] = {}
+        self._came = threading.Condition()
 
     def url(self, region: str) -> tuple[str, str]:
         """Returns the name of an expected response, and the URL for it."""
@@ -34,9 +37,16 @@ class Responses:
         parameters = {"Bucket": BUCKET + region.replace("-", ""), "Key": name}
         return name, self._s3(region).generate_presigned_url("put_object", Params=parameters, ExpiresIn=7200)
 
-    def take(self, name: str) -> dict[str, Any]:
-        """Removes and returns a response; empty where there is none."""
-        return self._given.pop(name, {})
+    def take(self, name: str, seconds: float = 0.0) -> dict[str, Any]:
+        """Removes and returns a response; empty where there is none.
+
+        Args:
+            name: of the response.
+            seconds: how long it may take to come.
+        """
+        with self._came:
+            self._came.wait_for(lambda: name in self._given, seconds)
+            return self._given.pop(name, {})
 
     def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         """Stores one response."""
@@ -46,6 +56,10 @@ class Responses:
             response = json.loads(body, strict=False)
         except ValueError:
             response = {"Status": "FAILED", "Reason": f"the response must be JSON, got {body[:200]!r}"}
-        self._given[environ["PATH_INFO"].rpartition("/")[2]] = response
+        if len(body) > _LONGEST:
+            response = {"Status": "FAILED", "Reason": "Response object is too long."}
+        with self._came:
+            self._given[environ["PATH_INFO"].rpartition("/")[2]] = response
+            self._came.notify_all()
         start_response("200 OK", [("Content-Length", "0")])
         return []

@@ -1,7 +1,8 @@
 """Custom resources: their Lambda function gets requests, and puts its response to a URL.
 
 Source: "Custom resource request and response objects" in CloudFormation's guide. A function that ends without a response fails
-the resource at once; AWS waits for the resource's ServiceTimeout, by default an hour.
+the resource at once, unless it is of CDK's `Provider` with a state machine that waits; AWS waits for the resource's
+ServiceTimeout, by default an hour.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from sagemaker_local_account.aws.awslambda import functions
 from sagemaker_local_account.aws.cloudformation.custom_resource_responses import Responses
 from sagemaker_local_account.aws.resource_base import Properties, ResourceBase
 
+_LONGEST = 3600  # seconds, where a resource has no ServiceTimeout
 _responses: Responses
 
 
@@ -73,7 +75,7 @@ class CustomResource(ResourceBase):
     def take(self, response: dict[str, Any]) -> None:
         """Sets the physical id and the attributes from a response."""
         self.physical_resource_id = str(response["PhysicalResourceId"])
-        self.data = {name: str(value) for name, value in (response.get("Data") or {}).items()}
+        self.data = {name: str(_as_text(value)) for name, value in (response.get("Data") or {}).items()}
 
     def send(self, request_type: str, properties: Properties, **more: Any) -> dict[str, Any]:
         """Invokes the function with a request, and returns its response.
@@ -100,7 +102,8 @@ class CustomResource(ResourceBase):
             called = functions.account_functions().call(function, request)
         except LookupError as error:
             raise ValidationError(message=str(error)) from None
-        response = _responses.take(name)
+        waits = not called.failed and "WAITER_STATE_MACHINE_ARN" in function.environment_vars
+        response = _responses.take(name, float(properties.get("ServiceTimeout", _LONGEST)) if waits else 0.0)
         if not response:
             why = called.reason if called.failed else "it returned"
             raise ValidationError(message=f"{function.function_name} put no response: {why}")

@@ -18,6 +18,8 @@ from moto.cloudformation import parsing
 from moto.cloudformation.exceptions import ExportNotFound, UnformattedGetAttTemplateException, ValidationError
 from moto.cloudformation.models import cloudformation_backends
 from moto.ec2.models.availability_zones_and_regions import RegionsAndZonesBackend
+from moto.secretsmanager.exceptions import SecretsManagerClientError
+from moto.secretsmanager.models import secretsmanager_backends
 from moto.ssm.models import ssm_backends
 
 from sagemaker_local_account.aws.cloudformation import resource_schemas
@@ -256,11 +258,31 @@ def _dynamic(found: re.Match[str], resources: Any) -> str:
     """The value of a dynamic reference ("Get values stored in other services using dynamic references")."""
     service, name = found.groups()
     if service == "secretsmanager":
-        raise UnresolvedValue(f"{found[0]}: the local account has no Secrets Manager")
+        return _secret(name, resources)
     parameter = ssm_backends[resources._account_id][resources._region_name].get_parameter(name)
     if parameter is None:
         raise UnresolvedValue(f"Parameters: [{service}:{name}] cannot be found.")
     return str(parameter.value)
+
+
+def _secret(reference: str, resources: Any) -> str:
+    """The value of `secret-id:SecretString:json-key:version-stage:version-id`, whose parts after the first may be left out."""
+    id, _, rest = reference.partition(":SecretString")
+    key, stage, version = [*rest.split(":")[1:], "", "", ""][:3]
+    secrets = secretsmanager_backends[resources._account_id][resources._region_name]
+    try:
+        found = secrets.get_secret_value(id, version or None, stage or None)
+    except SecretsManagerClientError as error:
+        raise UnresolvedValue(str(error.message)) from None
+    text = str(found.get("SecretString", ""))
+    if not key:
+        return text
+    try:
+        return str(json.loads(text)[key])
+    except ValueError:
+        raise UnresolvedValue("Could not parse SecretString JSON") from None
+    except (KeyError, TypeError):
+        raise UnresolvedValue(f"Could not find a value associated with JSONKey in SecretString: {key}") from None
 
 
 def targets(value: Any) -> Iterator[tuple[str, str]]:

@@ -8,7 +8,7 @@ from typing import Any
 import yaml
 from moto.cloudformation.exceptions import ValidationError
 
-from sagemaker_local_account.aws.awslambda import functions
+from sagemaker_local_account.aws.awslambda import configuration
 from sagemaker_local_account.aws.cloudformation import intrinsics, resource_registry
 from sagemaker_local_account.aws.cloudformation.provisioner import references
 
@@ -99,7 +99,7 @@ def check(template: dict[str, Any]) -> None:
             f"{property_name} of AWS::Lambda::Function ({name})"
             for name, definition in resources.items()
             if definition["Type"] == "AWS::Lambda::Function" and name not in _emulated(template)
-            for property_name in functions.unsupported_properties(definition.get("Properties", {}))
+            for property_name in configuration.unsupported(definition.get("Properties", {}), name)
         ],
     )
     _refuse(

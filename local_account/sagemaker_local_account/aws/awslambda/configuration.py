@@ -1,0 +1,152 @@
+"""The properties of AWS::Lambda::Function, of which moto takes some when a function is made and fewer when it is changed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from moto.awslambda.models import LambdaFunction, lambda_backends
+from moto.cloudformation.exceptions import ValidationError
+from moto.ec2.models import ec2_backends
+
+from sagemaker_local_account.aws.ec2.authorization import subnet_arn
+from sagemaker_local_account.core.location import Location
+from sagemaker_local_account.iam.authorizer import AccessDenied, Authorizer
+from sagemaker_local_account.iam.policies import Call
+
+HONOURED = frozenset(
+    {
+        "Architectures",
+        "Code",
+        "Description",
+        "Environment",
+        "EphemeralStorage",
+        "FunctionName",
+        "Handler",
+        "Layers",
+        "LoggingConfig",
+        "MemorySize",
+        "ReservedConcurrentExecutions",
+        "Role",
+        "Runtime",
+        "Tags",
+        "Timeout",
+        "TracingConfig",
+        "VpcConfig",
+    }
+)
+# Of properties that a template leaves out (template reference, AWS::Lambda::Function).
+_DEFAULTS = {"Description": "", "Environment": {"Variables": {}}, "MemorySize": 128, "Timeout": 3}
+# What a function's role needs in a VPC (Lambda guide, "Required IAM permissions").
+_OF_INTERFACES = ("CreateNetworkInterface", "DescribeNetworkInterfaces", "DeleteNetworkInterface")
+
+
+# The handlers of `cdk_handlers.py`: of functions by their handlers, and of the CDK's singletons by their logical ids.
+_OF_PROVIDERS = {
+    "framework.onEvent": "on_event",
+    "framework.isComplete": "is_complete",
+    "framework.onTimeout": "on_timeout",
+}
+_OF_SINGLETONS = {
+    "AWS679f53fac002430cb0da5b7982bd2287": "aws_custom_resource",
+    "LogRetentionaae0aa3c5b4d4f87b02d85b201efdd8a": "log_retention",
+    "AWSCDKTriggerCustomResourceProvider": "trigger",
+}
+
+
+def in_python(properties: Mapping[str, Any], logical_id: str) -> str | None:
+    """Returns the name of the handler in Python of a function that the CDK has for Node.js; None for any other function.
+
+    Args:
+        properties: of the resource.
+        logical_id: of the resource.
+    """
+    if not str(properties.get("Runtime")).startswith("nodejs"):
+        return None
+    singletons = (handler for start, handler in _OF_SINGLETONS.items() if logical_id.startswith(start))
+    return _OF_PROVIDERS.get(str(properties.get("Handler"))) or next(singletons, None)
+
+
+def unsupported(properties: Mapping[str, Any], logical_id: str) -> list[str]:
+    """Returns the properties that are not supported, with the value where that is the reason.
+
+    Args:
+        properties: of the resource.
+        logical_id: of the resource.
+    """
+    found = sorted(set(properties) - HONOURED)
+    runtime = properties.get("Runtime")
+    if not str(runtime).startswith("python3.") and not in_python(properties, logical_id):
+        found.append(f"Runtime {runtime!r}")
+    code = properties.get("Code", {})
+    return found + [f"Code.{name}" for name in sorted(set(code) - {"S3Bucket", "S3Key", "S3ObjectVersion", "ZipFile"})]
+
+
+def check(properties: Mapping[str, Any], location: Location, authorizer: Authorizer) -> None:
+    """Raises ValidationError for what Lambda refuses before it makes or changes a function.
+
+    Args:
+        properties: of the resource.
+        location: of the function.
+        authorizer: evaluates the permissions of the function's role.
+    """
+    layers = lambda_backends[location.account][location.region]
+    for arn in properties.get("Layers") or []:
+        found = layers.layers_versions_by_arn(arn)
+        if found is None or found.arn != arn:
+            raise ValidationError(message=f"Layer version {arn} does not exist.")
+    network = properties.get("VpcConfig") or {}
+    subnets, groups = network.get("SubnetIds") or [], network.get("SecurityGroupIds") or []
+    ec2 = ec2_backends[location.account][location.region]
+    known = {
+        "subnet": {it.id for it in ec2.describe_subnets()},
+        "security group": {it.id for it in ec2.describe_security_groups()},
+    }
+    for kind, code, ids in (("subnet", "InvalidSubnetID", subnets), ("security group", "InvalidGroup", groups)):
+        for one in ids:
+            if one not in known[kind]:
+                raise ValidationError(
+                    message=f"Error occurred while Describe{kind.title().replace(' ', '')}s. EC2 Error Code: {code}.NotFound. "
+                    f"EC2 Error Message: The {kind} '{one}' does not exist"
+                )
+    for action in _OF_INTERFACES if subnets else ():
+        base = f"arn:aws:ec2:{location.region}:{location.account}:"
+        creates = action == _OF_INTERFACES[0]
+        resources = [f"{base}network-interface/*"] if action.startswith(("Create", "Delete")) else ["*"]
+        if creates:
+            resources += [subnet_arn(it, location) for it in subnets] + [f"{base}security-group/{it}" for it in groups]
+        try:
+            role = authorizer.role(properties["Role"], "lambda")
+            for resource in resources:
+                authorizer.check(role, Call(f"ec2:{action}", resource))
+        except AccessDenied:
+            raise ValidationError(
+                message=f"The provided execution role does not have permissions to call {action} on EC2"
+            ) from None
+
+
+def apply(function: LambdaFunction, properties: Mapping[str, Any]) -> None:
+    """Gives a function that exists all of its configuration; what a template leaves out has its default.
+
+    Args:
+        function: moto's.
+        properties: of the resource.
+    """
+    function.layers = function._get_layers_data(properties.get("Layers") or [])
+    function.update_configuration({**_DEFAULTS, **{name: it for name, it in properties.items() if name != "Layers"}})
+    function._vpc_config = properties.get("VpcConfig")
+    function.tracing_config = properties.get("TracingConfig") or {"Mode": "PassThrough"}
+    function.ephemeral_storage = int((properties.get("EphemeralStorage") or {}).get("Size", 512))
+    function.reserved_concurrency = properties.get("ReservedConcurrentExecutions")
+    function.account_log_group = (properties.get("LoggingConfig") or {}).get("LogGroup")
+
+
+def vpc_config(function: LambdaFunction) -> dict[str, Any]:
+    """The VpcConfig of an answer, with the VPC of its subnets; empty members without one."""
+    given = {"SubnetIds": [], "SecurityGroupIds": [], **(function._vpc_config or {})}
+    vpcs = [
+        it.vpc_id
+        for it in ec2_backends[function.account_id][function.region].describe_subnets()
+        if it.id in given["SubnetIds"]
+    ]
+    return {**given, "VpcId": vpcs[0] if vpcs else "", "Ipv6AllowedForDualStack": False}

@@ -1,0 +1,1 @@
+"""Secrets Manager: secrets, in CloudFormation."""
