@@ -15,7 +15,9 @@ from collections.abc import Callable
 from typing import Any
 
 from moto.stepfunctions.parser.api import StateMachineType
+from moto.stepfunctions.parser.asl.component.common.error_name.custom_error_name import CustomErrorName
 from moto.stepfunctions.parser.asl.component.common.error_name.error_equals_decl import ErrorEqualsDecl
+from moto.stepfunctions.parser.asl.component.common.error_name.error_name import ErrorName
 from moto.stepfunctions.parser.asl.component.common.error_name.states_error_name import StatesErrorName
 from moto.stepfunctions.parser.asl.component.common.error_name.states_error_name_type import StatesErrorNameType
 from moto.stepfunctions.parser.asl.component.common.query_language import QueryLanguage, QueryLanguageMode
@@ -42,6 +44,7 @@ from moto.stepfunctions.parser.asl.parse.intrinsic import preprocessor as intrin
 from moto.stepfunctions.parser.asl.parse.preprocessor import Preprocessor
 from moto.stepfunctions.parser.asl.utils import json_path
 
+from sagemaker_local_account.aws.stepfunctions import map_extensions
 from sagemaker_local_account.aws.stepfunctions.errors import failure, nearest
 from sagemaker_local_account.core.clock import CLOCK
 from sagemaker_local_account.core.patches import patch
@@ -57,6 +60,11 @@ _EXPRESS_SECONDS = 300
 
 # moto's grammar takes only a percentage with a decimal point.
 _WHOLE_PERCENTAGE = re.compile(r'("ToleratedFailurePercentage"\s*:\s*\d+)(?=\s*[,}])')
+
+# The texts of an intrinsic function, and characters of Unicode's private use in place of those that the grammar refuses there.
+_LITERAL = re.compile(r"'(?:\\.|[^'\\])*'", re.DOTALL)
+_SHOWN = {code: 0xE000 + code for code in range(32)}
+_HIDDEN = {shown: code for code, shown in _SHOWN.items()}
 
 _MOST_SECONDS = 2**31 - 1
 
@@ -85,6 +93,7 @@ def install() -> None:
     evaluate_retrier = retrier_decl.RetrierDecl._eval_body
     patch(retrier_decl.RetrierDecl, "_eval_body", _knowing_environment(evaluate_retrier), "self, env")
     patch(ErrorEqualsDecl, "_eval_body", _error_equals, "self, env")
+    patch(CustomErrorName, "__init__", _error_name, "self, error_name")
     patch(json_path, "_contains_slice_or_wildcard_array", _finds_a_list, "path")
     patch(intrinsic.Preprocessor, "visitFunc_arg_string", _visit_text, "self, ctx")
     patch(StringFormat, "_eval_body", _format, "self, env")
@@ -110,7 +119,7 @@ class _Literal(ArgumentLiteral):
 
 
 def _visit_text(self: intrinsic.Preprocessor, ctx: Any) -> _Literal:
-    return _Literal(ctx.STRING().getText()[1:-1])
+    return _Literal(ctx.STRING().getText()[1:-1].translate(_HIDDEN))
 
 
 def _format(self: StringFormat, env: Environment) -> None:
@@ -164,8 +173,12 @@ class _Preprocessor(Preprocessor):
         return StringJsonPath(json_path=ctx.getText()[1:-1])
 
     def visitString_intrinsic_function(self, ctx: Any) -> StringIntrinsicFunction:
-        """Decodes the literal's escapes before those of the function's own texts: moto's decodes some of both at once."""
-        text = json.loads(ctx.getText(), strict=False)
+        r"""Decodes the literal's escapes before those of the function's own texts: moto's decodes some of both at once.
+
+        The grammar has no line breaks in texts, as in `States.Format('\\n\\nHuman: {}', $.prompt)` of Bedrock's examples
+        (aws-samples/step-functions-workflows-collection, bedrock-invokemodel).
+        """
+        text = _LITERAL.sub(lambda found: found[0].translate(_SHOWN), json.loads(ctx.getText(), strict=False))
         return StringIntrinsicFunction(text, function=intrinsic_parser.IntrinsicParser.parse(text)[0])
 
     def visitLabel_decl(self, ctx: Any) -> Label:
@@ -198,7 +211,7 @@ def _parsed_once(parse: Callable[[str], tuple[Any, Any]]) -> Callable[[str], tup
 
     @functools.lru_cache(maxsize=32)
     def tree_of(definition: str) -> Any:
-        return parse(_WHOLE_PERCENTAGE.sub(r"\1.0", definition))[1]
+        return parse(_WHOLE_PERCENTAGE.sub(r"\1.0", map_extensions.parseable(definition)))[1]
 
     def parse_once(definition: str) -> tuple[Any, Any]:
         tree = tree_of(definition)
@@ -248,6 +261,11 @@ class _ExpressTime:
     def advanced(self, seconds: float) -> None:
         longest = max([0.0, *(until - CLOCK.monotonic() for until in [*self.waits.values()])])
         self.deadline += max(0.0, seconds - longest)
+
+
+def limit_express(env: Environment) -> None:
+    """Ends the program of an environment once an express execution would end, as an item of a Distributed Map may be one."""
+    env.local_account_express = _ExpressTime()
 
 
 def _only_while_running(method: Any) -> Any:
@@ -318,6 +336,14 @@ def _knowing_environment(method: Any) -> Any:
         method(self, env)
 
     return evaluate
+
+
+def _error_name(self: CustomErrorName, error_name: str | None) -> None:
+    """Also a name of a user's that begins with "States.", which the language's specification reserves, and AWS takes.
+
+    aws-samples/step-functions-workflows-collection: quorum-with-parallel-pattern, either-or-parallel-pattern.
+    """
+    ErrorName.__init__(self, error_name=error_name)
 
 
 def _error_equals(self: ErrorEqualsDecl, env: Environment) -> None:

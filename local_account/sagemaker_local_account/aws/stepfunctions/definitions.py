@@ -15,7 +15,7 @@ from moto.stepfunctions.parser.api import InvalidDefinition
 from moto.stepfunctions.parser.asl.component.state.wait.wait_function.timestamp import Timestamp
 from moto.stepfunctions.parser.models import StepFunctionsParserBackend
 
-from sagemaker_local_account.aws.stepfunctions import transitions
+from sagemaker_local_account.aws.stepfunctions import map_extensions, transitions
 
 Diagnostic = dict[str, str]
 
@@ -131,9 +131,13 @@ def _of_states(program: dict[str, Any], path: str, kind: str, language: Any) -> 
         for index, branch in enumerate(branches if isinstance(branches, list) else ()):
             if isinstance(branch, dict):
                 yield from _of_states(branch, f"{here}/Branches/{index}", kind, language)
+        if why := map_extensions.invalid_batcher(state):
+            yield _failed(why, f"{here}/ItemBatcher")
         for member in ("ItemProcessor", "Iterator"):
             if isinstance(state.get(member), dict):
-                yield from _of_states(state[member], f"{here}/{member}", kind, language)
+                config = state[member].get("ProcessorConfig")
+                own = config.get("ExecutionType", kind) if isinstance(config, dict) else kind
+                yield from _of_states(state[member], f"{here}/{member}", own, language)
 
 
 def _not_express(resource: str) -> str:

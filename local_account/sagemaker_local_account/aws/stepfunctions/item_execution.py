@@ -7,6 +7,7 @@ ResultWriter: the state machine's name, the Map Run's label and an id of their o
 from __future__ import annotations
 
 import datetime
+import json
 import threading
 import uuid
 from typing import Any
@@ -31,6 +32,7 @@ from moto.stepfunctions.parser.asl.eval.program_state import (
 )
 from moto.stepfunctions.parser.asl.utils.encoding import to_json_str
 
+from sagemaker_local_account.aws.events import bus
 from sagemaker_local_account.core.clock import CLOCK
 
 _STATUSES = {
@@ -135,6 +137,26 @@ class ItemExecution:
             "redriveStatusReason": None if failed else f"Execution is {status} and cannot be redriven",
         }
         return {name: value for name, value in described.items() if value is not None}
+
+    @property
+    def state(self) -> Any:
+        """Its end, of a class of moto's `program_state`."""
+        return self._env.program_state()
+
+    @property
+    def output(self) -> Any:
+        """Its output; None before it has one."""
+        return None if self._output is None else json.loads(self._output)
+
+    def result(self) -> dict[str, Any]:
+        """Returns what ResultWriter writes of it: the members of DescribeExecution in capitals."""
+        described = {name: it for name, it in self.described().items() if name != "mapRunArn"}
+        for name in ("startDate", "stopDate"):
+            described[name] = bus.iso(described[name])
+        for name in ("inputDetails", "outputDetails"):
+            if name in described:
+                described[name] = {"Included": True}
+        return {name[0].upper() + name[1:]: it for name, it in described.items()}
 
     def to_history_output(self) -> dict[str, Any]:
         """Returns GetExecutionHistory's response."""
