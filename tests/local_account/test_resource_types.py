@@ -99,6 +99,10 @@ def ec2(operation: str, answer: str, of_resource: str) -> Found:
     return found
 
 
+KEYED = {
+    "AttributeDefinitions": [{"AttributeName": "id", "AttributeType": "S"}],
+    "KeySchema": [{"AttributeName": "id", "KeyType": "HASH"}],
+}
 FUNCTION = {
     "Role": ROLE,
     "Code": of(
@@ -427,6 +431,14 @@ EXAMPLES: dict[str, Example] = {
         {"FunctionName": ref("Code"), "FunctionVersion": "$LATEST", "Name": "live"},
         lambda client, ids: client("lambda").get_alias(FunctionName=ids["Code"], Name="live")["AliasArn"] == ids["It"],
         FUNCTION,
+    ),
+    "AWS::DynamoDB::Table": Example(
+        {**KEYED, "BillingMode": "PAY_PER_REQUEST"},
+        lambda client, ids: client("dynamodb").describe_table(TableName=ids["It"])["Table"]["KeySchema"],
+    ),
+    "AWS::DynamoDB::GlobalTable": Example(
+        {**KEYED, "BillingMode": "PAY_PER_REQUEST", "Replicas": [{"Region": "us-east-1"}]},
+        lambda client, ids: client("dynamodb").describe_table(TableName=ids["It"])["Table"]["KeySchema"],
     ),
     "AWS::SecretsManager::Secret": Example(
         {"SecretString": "it"},

@@ -17,6 +17,8 @@ from sagemaker_local_account.aws.cloudwatch import authorization as cloudwatch
 from sagemaker_local_account.aws.cloudwatch import resources as cloudwatch_resources
 from sagemaker_local_account.aws.codebuild import authorization as codebuild
 from sagemaker_local_account.aws.codebuild import resources as codebuild_resources
+from sagemaker_local_account.aws.dynamodb import authorization as dynamodb
+from sagemaker_local_account.aws.dynamodb import resources as dynamodb_resources
 from sagemaker_local_account.aws.ec2 import authorization as ec2
 from sagemaker_local_account.aws.ec2 import resources as ec2_resources
 from sagemaker_local_account.aws.ecr import authorization as ecr
@@ -72,6 +74,7 @@ SERVICES = {
     "cloudcontrolapi": Service(cloudformation.OF_CLOUD_CONTROL),
     "cloudformation": Service(cloudformation.AUTHORIZATION, cloudformation_resources.RESOURCES),
     "codebuild": Service(codebuild.AUTHORIZATION, codebuild_resources.RESOURCES),
+    "dynamodb": Service(dynamodb.AUTHORIZATION, dynamodb_resources.RESOURCES),
     "ec2": Service(ec2.AUTHORIZATION, ec2_resources.RESOURCES),
     "ecr": Service(ecr.AUTHORIZATION, ecr_resources.RESOURCES),
     "elasticfilesystem": Service(resources=efs_resources.RESOURCES),

@@ -36,6 +36,7 @@ class ServiceAuthorization:
         resources_of: the ARNs of an action's resources, where they do not follow from a template; None where they do.
         context: the values of an action's condition keys, of those that the account evaluates; None for one that is not set.
         further: the other calls that an operation requires, by its first call and its members.
+        by_parts: the operations that are authorized by their further calls alone.
         implied: what the service calls for the caller, with its permissions.
         policy_of: the policy of a resource, by its ARN.
     """
@@ -50,6 +51,7 @@ class ServiceAuthorization:
     resources_of: Callable[[str, Members, Location], list[str] | None] = lambda action, members, location: None
     context: Callable[[str, Members], Mapping[str, Any]] = lambda action, members: {}
     further: Callable[[Call, Members, Location], Iterable[Call]] = lambda call, members, location: ()
+    by_parts: Collection[str] = frozenset()
     implied: Callable[[Call, Location], list[Call]] = lambda call, location: []
     policy_of: Callable[[str, Location], Any] | None = None
 
