@@ -510,3 +510,51 @@ def test_a_resource_is_made_shown_by_its_api_and_gone_once_it_is_deleted(running
     with contextlib.suppress(ClientError):
         assert not example.found(running.client, made)
     destroy(running, name)
+
+
+ALLOWED = {"Effect": "Allow", "Action": "s3:ListAllMyBuckets", "Resource": "*"}
+# The longest names of their APIs.
+LONGEST = {
+    "AWS::DynamoDB::Table": 255,
+    "AWS::IAM::InstanceProfile": 128,
+    "AWS::IAM::ManagedPolicy": 128,
+    "AWS::IAM::Role": 64,
+    "AWS::IAM::User": 64,
+    "AWS::Lambda::Function": 64,
+    "AWS::S3::Bucket": 63,
+    "AWS::SNS::Topic": 256,
+    "AWS::SQS::Queue": 80,
+    "AWS::StepFunctions::StateMachine": 80,
+}
+
+
+def test_generated_names_of_long_logical_ids_fit_their_apis_and_differ(running: Running) -> None:
+    """Logical ids of the CDK have up to 255 characters, and those of one construct often begin alike."""
+    beside = {
+        "Role": ROLE,
+        "Code": FUNCTION["Code"],
+        "Runs": EXAMPLES["AWS::StepFunctions::StateMachine"].beside["Role"],
+    }
+    machine = {**EXAMPLES["AWS::StepFunctions::StateMachine"].properties, "RoleArn": att("Runs", "Arn")}
+    properties: dict[str, Any] = {
+        "AWS::DynamoDB::Table": EXAMPLES["AWS::DynamoDB::Table"].properties,
+        "AWS::IAM::InstanceProfile": {"Roles": [ref("Role")]},
+        "AWS::IAM::ManagedPolicy": {"PolicyDocument": {"Version": "2012-10-17", "Statement": [ALLOWED]}},
+        "AWS::IAM::Role": ROLE["Properties"],
+        "AWS::Lambda::Function": FUNCTION["Code"]["Properties"],
+        "AWS::StepFunctions::StateMachine": machine,
+    }
+    long = {
+        f"{kind.replace(':', '')}{'OfALongLogicalId' * 14}{number}": of(kind, **properties.get(kind, {}))
+        for kind in LONGEST
+        for number in range(2)
+    }
+    stack = "a-stack-with-a-long-name-" * 4 + "end"
+    deploy(running, stack, {**beside, **long})
+    made = ids(running, stack)
+    names = {logical: made[logical].rpartition("/")[2].rpartition(":")[2] for logical in long}
+    for kind, most in LONGEST.items():
+        first, second = [name for logical, name in names.items() if logical.startswith(kind.replace(":", ""))]
+        assert first != second
+        assert max(len(first), len(second)) <= most
+    destroy(running, stack)

@@ -421,3 +421,14 @@ def test_a_parameter_that_changes_a_condition_modifies_what_the_condition_choose
     assert deployed("UPDATE", "fast") == ("5", {"Queue"})
     assert deployed("UPDATE", "slow") == ("60", {"Queue", "Slow"})
     destroy(running, "chosen")
+
+
+@pytest.mark.parametrize("transform", ["PyPlate", ["AWS::LanguageExtensions", "Mine"], "AWS::Serverless-2016-10-31"])
+def test_a_template_with_a_macro_or_a_transform_that_there_is_not_is_refused(running: Running, transform: Any) -> None:
+    """Its resources would be made as they are before the transform."""
+    template = {"Transform": transform, "Resources": {"Bucket": {"Type": "AWS::S3::Bucket"}}}
+    name = transform if isinstance(transform, str) else transform[-1]
+    with pytest.raises(ClientError, match=f"does not support these transforms and macros: {name}"):
+        running.client("cloudformation").create_stack(
+            StackName="transformed", TemplateBody=json.dumps(template), Capabilities=["CAPABILITY_AUTO_EXPAND"]
+        )

@@ -66,8 +66,13 @@ class Inert(ResourceBase):
 
 
 def _name_that_fits(resource_type: str, stack_name: str, logical_id: str) -> str:
-    """The generated name of a resource (stack name, logical id and suffix): moto's, truncated to the maximum of its type."""
-    name: str = _generated_name(resource_type, stack_name, logical_id)
+    """The generated name of a resource: stack name, logical id and suffix, truncated to the maximum of its type.
+
+    moto's of a bucket with a long logical id is longer than 63 characters.
+    """
+    bucket = resource_type == "AWS::S3::Bucket"
+    name: str = _generated_name("" if bucket else resource_type, stack_name, logical_id)
+    name = name.lower() if bucket else name
     rest, _, suffix = name.rpartition("-")
     most = (_types[resource_type].longest_name if resource_type in _types else None) or len(name)
     return f"{rest[: most - len(suffix) - 1].rstrip('-')}-{suffix}"

@@ -25,6 +25,9 @@ _IAM_NAMES = {
     "AWS::IAM::UserToGroupAddition": None,
 }
 
+# Of AWS's transforms those whose functions are evaluated here; there are no macros of users.
+_TRANSFORMS = frozenset({"AWS::Include", "AWS::LanguageExtensions"})
+
 
 class _Loader(yaml.CSafeLoader):
     """Loads YAML with CloudFormation's tags, such as `!Ref`; dates, such as a policy's Version, are texts."""
@@ -83,6 +86,15 @@ def check(template: dict[str, Any]) -> None:
             f"{definition['Type']} ({name})"
             for name, definition in resources.items()
             if not resource_registry.supported(definition["Type"])
+        ],
+    )
+    transforms = template.get("Transform", [])
+    _refuse(
+        "does not support these transforms and macros",
+        [
+            str(one)
+            for one in ([transforms] if isinstance(transforms, str | dict) else transforms)
+            if (one.get("Name") if isinstance(one, dict) else one) not in _TRANSFORMS
         ],
     )
     _refuse(

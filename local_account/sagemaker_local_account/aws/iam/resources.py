@@ -147,9 +147,11 @@ def _delete_policy(policy: ManagedPolicy, account_id: str, region_name: str) -> 
 RESOURCES = ServiceResources(
     types={
         "AWS::IAM::AccessKey": real("signs requests to the account", "Status UserName"),
-        "AWS::IAM::InstanceProfile": real("stored; there are no instances", "InstanceProfileName Path Roles"),
+        "AWS::IAM::InstanceProfile": real(
+            "stored; there are no instances", "InstanceProfileName Path Roles", longest_name=128
+        ),
         "AWS::IAM::ManagedPolicy": real(
-            "evaluated", "Description Groups ManagedPolicyName Path PolicyDocument Roles Users"
+            "evaluated", "Description Groups ManagedPolicyName Path PolicyDocument Roles Users", longest_name=128
         ),
         "AWS::IAM::Policy": real("evaluated", "Groups PolicyDocument PolicyName Roles Users"),
         "AWS::IAM::Role": real(
@@ -158,7 +160,7 @@ RESOURCES = ServiceResources(
             "RoleName Tags",
             longest_name=64,
         ),
-        "AWS::IAM::User": real("can have access keys", "Path UserName"),
+        "AWS::IAM::User": real("can have access keys", "Path UserName", longest_name=64),
     },
     delete={ManagedPolicy: _delete_policy, Role: _delete_role},
     install=install,

@@ -233,6 +233,7 @@ RESOURCES = ServiceResources(
             "stores objects, writes access logs and sends notifications; its lifecycle rules are stored and not applied",
             "AccessControl BucketEncryption BucketName LifecycleConfiguration LoggingConfiguration NotificationConfiguration "
             "OwnershipControls PublicAccessBlockConfiguration Tags VersioningConfiguration",
+            longest_name=63,
         ),
         "AWS::S3::BucketPolicy": real("evaluated", "Bucket PolicyDocument", made_by=BucketPolicy),
         "Custom::S3AutoDeleteObjects": ResourceType(

@@ -157,6 +157,7 @@ RESOURCES = ServiceResources(
             "delivers to its subscriptions; without encryption, but its key's policy is evaluated",
             "ContentBasedDeduplication DisplayName FifoTopic KmsMasterKeyId Subscription Tags TopicName",
             made_by=Topic,
+            longest_name=256,
         ),
         "AWS::SNS::TopicPolicy": real("evaluated", "PolicyDocument Topics", made_by=TopicPolicy),
     },
