@@ -15,7 +15,8 @@ from moto.iam.models import iam_backends
 from moto.sts.models import sts_backends
 from werkzeug.wsgi import get_input_stream
 
-from sagemaker_local_account.aws.awslambda import functions
+from sagemaker_local_account.aws.awslambda import event_sources, functions
+from sagemaker_local_account.aws.awslambda.event_sources import EventSources
 from sagemaker_local_account.aws.batch.service import Batch
 from sagemaker_local_account.aws.cloudformation import custom_resources, engine
 from sagemaker_local_account.aws.cloudformation.cloud_control import CLOUD_CONTROL_TARGET, cloud_control_api
@@ -172,6 +173,8 @@ class Services:
             state / leftovers.FUNCTIONS, self._clients, self._sessions, environment, self.authorizer
         )
         functions.install(self._functions)
+        self._event_sources = EventSources(self._functions, self._clients, self._sessions, self.authorizer)
+        event_sources.install(self._event_sources)
         registries = {region: ModelRegistry(account.account_id, region) for region in account.regions}
         sagemaker_resources.install(registries)
         # By the prefix of X-Amz-Target, or the name of a service without it, and of regional services the region; all others are
@@ -252,6 +255,7 @@ class Services:
         self._schedules.close()
         self._alarms.close()
         self._deliveries.close()
+        self._event_sources.close()
         self._functions.close()
 
     def _training_job_changed(self, region: str, job: dict[str, Any]) -> None:

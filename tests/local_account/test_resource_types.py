@@ -432,6 +432,24 @@ EXAMPLES: dict[str, Example] = {
         lambda client, ids: client("lambda").get_alias(FunctionName=ids["Code"], Name="live")["AliasArn"] == ids["It"],
         FUNCTION,
     ),
+    "AWS::Lambda::EventInvokeConfig": Example(
+        {"FunctionName": ref("Code"), "Qualifier": "$LATEST", "MaximumRetryAttempts": 1},
+        lambda client, ids: client("lambda").get_function_event_invoke_config(FunctionName=ids["Code"]),
+        FUNCTION,
+    ),
+    "AWS::Lambda::EventSourceMapping": Example(
+        {"FunctionName": ref("Code"), "EventSourceArn": att("Queue", "Arn")},
+        lambda client, ids: client("lambda").get_event_source_mapping(UUID=ids["It"])["State"] == "Enabled",
+        {
+            **FUNCTION,
+            "Queue": QUEUE,
+            "Role": of(
+                "AWS::IAM::Role",
+                AssumeRolePolicyDocument=TRUST,
+                ManagedPolicyArns=["arn:aws:iam::aws:policy/service-role/AWSLambdaSQSQueueExecutionRole"],
+            ),
+        },
+    ),
     "AWS::DynamoDB::Table": Example(
         {**KEYED, "BillingMode": "PAY_PER_REQUEST"},
         lambda client, ids: client("dynamodb").describe_table(TableName=ids["It"])["Table"]["KeySchema"],

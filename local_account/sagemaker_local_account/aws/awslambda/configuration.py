@@ -18,6 +18,7 @@ HONOURED = frozenset(
     {
         "Architectures",
         "Code",
+        "DeadLetterConfig",
         "Description",
         "Environment",
         "EphemeralStorage",
@@ -95,6 +96,15 @@ def check(properties: Mapping[str, Any], location: Location, authorizer: Authori
         found = layers.layers_versions_by_arn(arn)
         if found is None or found.arn != arn:
             raise ValidationError(message=f"Layer version {arn} does not exist.")
+    target = (properties.get("DeadLetterConfig") or {}).get("TargetArn")
+    if target:
+        action, kind = ("sqs:SendMessage", "SQS") if ":sqs:" in target else ("sns:Publish", "SNS")
+        try:
+            authorizer.check(authorizer.role(properties["Role"], "lambda"), Call(action, target))
+        except AccessDenied:
+            raise ValidationError(
+                message=f"The provided execution role does not have permissions to call {action.partition(':')[2]} on {kind}"
+            ) from None
     network = properties.get("VpcConfig") or {}
     subnets, groups = network.get("SubnetIds") or [], network.get("SecurityGroupIds") or []
     ec2 = ec2_backends[location.account][location.region]
@@ -135,10 +145,27 @@ def apply(function: LambdaFunction, properties: Mapping[str, Any]) -> None:
     function.layers = function._get_layers_data(properties.get("Layers") or [])
     function.update_configuration({**_DEFAULTS, **{name: it for name, it in properties.items() if name != "Layers"}})
     function._vpc_config = properties.get("VpcConfig")
-    function.tracing_config = properties.get("TracingConfig") or {"Mode": "PassThrough"}
-    function.ephemeral_storage = int((properties.get("EphemeralStorage") or {}).get("Size", 512))
+    set_further(
+        function,
+        {name: properties.get(name) for name in ("DeadLetterConfig", "EphemeralStorage", "TracingConfig")},
+    )
     function.reserved_concurrency = properties.get("ReservedConcurrentExecutions")
     function.account_log_group = (properties.get("LoggingConfig") or {}).get("LogGroup")
+
+
+def set_further(function: LambdaFunction, members: Mapping[str, Any]) -> None:
+    """Sets those members of a configuration that moto sets when a function is made, or not at all.
+
+    Args:
+        function: moto's.
+        members: those that are set; None for their defaults.
+    """
+    if "DeadLetterConfig" in members:
+        function.account_dead_letters = members["DeadLetterConfig"]
+    if "TracingConfig" in members:
+        function.tracing_config = members["TracingConfig"] or {"Mode": "PassThrough"}
+    if "EphemeralStorage" in members:
+        function.ephemeral_storage = int((members["EphemeralStorage"] or {}).get("Size", 512))
 
 
 def vpc_config(function: LambdaFunction) -> dict[str, Any]:

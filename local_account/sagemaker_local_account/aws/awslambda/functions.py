@@ -23,7 +23,8 @@ from moto.awslambda.models import LambdaFunction, LambdaStorage
 from moto.awslambda.responses import LambdaResponse
 from moto.core.exceptions import JsonRESTError
 
-from sagemaker_local_account.aws.awslambda import configuration
+from sagemaker_local_account.aws.awslambda import asynchronous, configuration
+from sagemaker_local_account.aws.awslambda.asynchronous import Asynchronous
 from sagemaker_local_account.aws.awslambda.execution_environments import (
     CDK_HANDLERS,
     RUNTIMES,
@@ -93,20 +94,22 @@ class Functions:
         self._environments = ExecutionEnvironments(folder)
         self._clients, self._sessions, self._environment = clients, sessions, environment
         self.authorizer = authorizer
+        self.asynchronous = Asynchronous(self.call, self._client_of)
 
-    def call(self, function: LambdaFunction, event: Any) -> Call:
+    def call(self, function: LambdaFunction, event: Any, request_id: str = "") -> Call:
         """Invokes a function, and waits for its end or its Timeout, which kills it.
 
         Args:
             function: moto's.
             event: the handler's first argument.
+            request_id: that of an earlier attempt; "" for one of its own.
 
         Raises:
             LookupError: its role does not exist, or does not allow Lambda to assume it.
             Throttled: as many invocations as it reserves are running.
         """
         keys = self._sessions.credentials(function.role, SERVICE, function.function_arn)
-        request_id = str(uuid.uuid4())
+        request_id = request_id or str(uuid.uuid4())
         group = getattr(function, "account_log_group", None) or function.logs_group_name
         context = {
             "aws_request_id": request_id,
@@ -126,7 +129,12 @@ class Functions:
 
     def close(self) -> None:
         """Ends all processes that wait for invocations."""
+        self.asynchronous.close()
         self._environments.close()
+
+    def _client_of(self, function: LambdaFunction, service: str) -> Any:
+        keys = self._sessions.credentials(function.role, SERVICE, function.function_arn)
+        return self._clients.client(service, function.region, keys, OF_JOBS)
 
     def _variables(self, function: LambdaFunction, keys: Mapping[str, str], group: str) -> dict[str, str]:
         passed_on = self._environment()
@@ -187,6 +195,10 @@ def install(functions: Functions) -> None:
     patch(LambdaFunction, "update_from_cloudformation_json", _updated, UPDATE)
     patch(LambdaFunction, "vpc_config", property(configuration.vpc_config))
     patch(LambdaResponse, "invoke", _of_qualifier, "self")
+    patch(LambdaFunction, "__init__", _made, "self, account_id, spec, region, version")
+    patch(LambdaFunction, "get_configuration", _configuration, "self, on_create")
+    patch(LambdaFunction, "update_configuration", _configured, "self, config_updates")
+    asynchronous.install()
     patch(LambdaStorage, "publish_version", _published, "self, name_or_arn, description")
 
 
@@ -220,6 +232,31 @@ def _of_qualifier(self: LambdaResponse) -> Any:
     qualifier = response.querystring.get("Qualifier", [None])[0]
     response._get_param = lambda name, default=None: qualifier  # the one parameter; moto also finds it in the event
     return _moto_invoke(response)
+
+
+_moto_made, _moto_configured = LambdaFunction.__init__, LambdaFunction.update_configuration
+
+
+def _made(self: LambdaFunction, account_id: str, spec: dict[str, Any], region: str, version: str | int = 1) -> None:
+    _moto_made(self, account_id, spec, region, version)
+    self.account_dead_letters = spec.get("DeadLetterConfig")
+
+
+def _configured(self: LambdaFunction, config_updates: dict[str, Any]) -> dict[str, Any]:
+    """UpdateFunctionConfiguration, with the members that moto does not change."""
+    configuration.set_further(self, config_updates)
+    answer: dict[str, Any] = _moto_configured(self, config_updates)
+    return answer
+
+
+_moto_configuration = LambdaFunction.get_configuration
+
+
+def _configuration(self: LambdaFunction, on_create: bool = False) -> dict[str, Any]:
+    """Adds what moto has no member for."""
+    dead_letters = getattr(self, "account_dead_letters", None)
+    found: dict[str, Any] = _moto_configuration(self, on_create)
+    return {**found, **({"DeadLetterConfig": dead_letters} if dead_letters else {})}
 
 
 def _published(self: LambdaStorage, name_or_arn: str, description: str = "") -> LambdaFunction:
@@ -278,6 +315,9 @@ def _invoke(self: LambdaFunction, body: str | bytes, request_headers: Any, respo
     except ValueError as error:
         parsing = "Could not parse request body into json: Could not parse payload into json"
         raise JsonRESTError("InvalidRequestContentException", f"{parsing}: {error}") from None
+    if request_headers.get("X-Amz-Invocation-Type") == "Event":
+        _account_functions.asynchronous.begin(self, event)
+        return ""
     began = time.monotonic()
     try:
         called = _account_functions.call(self, event)

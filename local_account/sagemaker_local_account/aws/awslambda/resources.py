@@ -8,7 +8,7 @@ from typing import Any
 from moto.awslambda.models import lambda_backends
 from typing_extensions import override
 
-from sagemaker_local_account.aws.awslambda import configuration
+from sagemaker_local_account.aws.awslambda import configuration, event_sources
 from sagemaker_local_account.aws.resource_base import Properties, ResourceBase, replace_unless
 from sagemaker_local_account.aws.resource_types import ResourceType, ServiceResources, real
 
@@ -108,6 +108,71 @@ class Alias(ResourceBase):
         return lambda_backends[self.account_id][self.region_name]
 
 
+class InvokeConfig(ResourceBase):
+    """AWS::Lambda::EventInvokeConfig: what becomes of the function's asynchronous invocations."""
+
+    @override
+    def create(self) -> None:
+        given = {name: it for name, it in self.properties.items() if name not in ("FunctionName", "Qualifier")}
+        self._functions.put_function_event_invoke_config(self._name, given)
+
+    @override
+    def update(self, former: Properties) -> None:
+        replace_unless(
+            self.properties, former, {"DestinationConfig", "MaximumEventAgeInSeconds", "MaximumRetryAttempts"}
+        )
+        self.create()
+
+    @override
+    def delete(self, account_id: str, region_name: str) -> None:
+        self._functions.get_function(self._name).event_invoke_config = []
+
+    @property
+    def _name(self) -> str:
+        """The function with its qualifier; "$LATEST" is the function itself."""
+        given = self.properties
+        return (
+            f"{given['FunctionName']}:{given['Qualifier']}"
+            if given["Qualifier"] != "$LATEST"
+            else given["FunctionName"]
+        )
+
+    @property
+    def _functions(self) -> Any:
+        return lambda_backends[self.account_id][self.region_name]
+
+
+class QueueMapping(ResourceBase):
+    """AWS::Lambda::EventSourceMapping of an SQS queue; its physical id is its UUID."""
+
+    @override
+    def attributes(self) -> dict[str, str]:
+        return {"EventSourceMappingArn": self._mapping.arn, "Id": self.physical_resource_id}
+
+    @override
+    def create(self) -> None:
+        self.physical_resource_id = self._functions.create_event_source_mapping(dict(self.properties)).uuid
+
+    @override
+    def update(self, former: Properties) -> None:
+        replace_unless(self.properties, former, event_sources.CHANGEABLE)
+        defaults = {"BatchSize": 10, "Enabled": True, "FilterCriteria": None, "MaximumBatchingWindowInSeconds": 0}
+        given = {**defaults, "FunctionResponseTypes": [], "ScalingConfig": None, **self.properties}
+        self._functions.update_event_source_mapping(self.physical_resource_id, given)
+
+    @override
+    def delete(self, account_id: str, region_name: str) -> None:
+        self._functions.delete_event_source_mapping(self.physical_resource_id)
+
+    @property
+    def _mapping(self) -> Any:
+        return self._functions.get_event_source_mapping(self.physical_resource_id)
+
+    @property
+    def _functions(self) -> Any:
+        return lambda_backends[self.account_id][self.region_name]
+
+
 RESOURCES = ServiceResources(
     types={
         "AWS::Lambda::Function": ResourceType(
@@ -116,6 +181,16 @@ RESOURCES = ServiceResources(
             "account's; other languages, code in an image, and properties other than "
             f"{', '.join(sorted(configuration.HONOURED))} are rejected, except for functions of the emulated custom resources",
             longest_name=64,
+        ),
+        "AWS::Lambda::EventInvokeConfig": real(
+            "how often and for how long an asynchronous invocation is made again, and where its result goes",
+            "DestinationConfig FunctionName MaximumEventAgeInSeconds MaximumRetryAttempts Qualifier",
+            made_by=InvokeConfig,
+        ),
+        "AWS::Lambda::EventSourceMapping": real(
+            "invokes a function with the messages of an SQS queue; other sources are rejected",
+            f"EventSourceArn {' '.join(sorted(event_sources.CHANGEABLE))}",
+            made_by=QueueMapping,
         ),
         "AWS::Lambda::LayerVersion": real(
             "unpacked at /opt of the functions that have it",

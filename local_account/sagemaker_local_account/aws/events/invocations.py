@@ -8,7 +8,6 @@ import threading
 import time
 import uuid
 from collections.abc import Callable
-from typing import Any
 
 from moto.awslambda.models import lambda_backends
 from moto.logs.models import logs_backends
@@ -94,7 +93,10 @@ def invoke(arn: str, text: str, permit: Permit, group_id: str | None = None, sub
         _log.info("%s started by an event", execution.execution_arn)
     elif service == "lambda":
         function = lambda_backends[account][region].get_function(arn)
-        threading.Thread(target=_call, args=(function, text), name=f"function {name}", daemon=True).start()
+        try:
+            function.invoke(text, {"X-Amz-Invocation-Type": "Event"}, {})
+        except Exception as error:
+            log_failure(_log, error, "%s not invoked", function.function_arn)
     elif service == "sns":
         sns_backends[account][region].publish(text, arn, subject=subject)
     elif service == "sqs":
@@ -104,15 +106,3 @@ def invoke(arn: str, text: str, permit: Permit, group_id: str | None = None, sub
         logs = logs_backends[account][region]
         logs.create_log_stream(group, stream)
         logs.put_log_events(group, stream, [{"timestamp": round(time.time() * 1000), "message": text}])
-
-
-def _call(function: Any, text: str) -> None:
-    """Invokes a function asynchronously; one that fails is not invoked again, as AWS does it twice."""
-    answered: dict[str, str] = {}
-    try:
-        answer = function.invoke(text, {}, answered)
-    except Exception as error:
-        log_failure(_log, error, "%s not invoked", function.function_arn)
-        return
-    if "x-amz-function-error" in answered:
-        _log.warning("%s failed: %s", function.function_arn, answer)

@@ -15,4 +15,19 @@ def _policy_of(arn: str, location: Location) -> Any:
     return None if queue is None else queue.policy
 
 
-AUTHORIZATION = ServiceAuthorization("sqs", resources={"SendMessage": "{QueueUrl.after_slash}"}, policy_of=_policy_of)
+_ON_QUEUES = """
+AddPermission ChangeMessageVisibility DeleteMessage DeleteQueue GetQueueAttributes ListDeadLetterSourceQueues ListQueueTags
+PurgeQueue ReceiveMessage RemovePermission SendMessage SetQueueAttributes TagQueue UntagQueue
+"""
+_BATCHES = ("ChangeMessageVisibility", "DeleteMessage", "SendMessage")
+
+AUTHORIZATION = ServiceAuthorization(
+    "sqs",
+    resources={
+        **dict.fromkeys(_ON_QUEUES.split(), "{QueueUrl.after_slash}"),
+        **dict.fromkeys(("CreateQueue", "GetQueueUrl"), "{QueueName}"),
+    },
+    without_resource={"ListQueues"},
+    actions={f"{action}Batch": action for action in _BATCHES},
+    policy_of=_policy_of,
+)
