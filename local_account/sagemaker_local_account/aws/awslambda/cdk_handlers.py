@@ -66,6 +66,12 @@ def aws_custom_resource(event: Event, _: Any) -> None:
         _respond(event, "FAILED", str(error), os.environ["AWS_LAMBDA_LOG_STREAM_NAME"], {})
 
 
+def aws_api(event: Event, _: Any) -> None:
+    """`AwsApi`, a target of rules: makes one call of an API for an event."""
+    parameters = event.get("parameters") or {}
+    _called(boto3.Session(), event["service"], event["action"], parameters, None, event.get("catchErrorPattern"))
+
+
 def log_retention(event: Event, _: Any) -> None:
     """`LogRetention`: makes a log group, and sets for how long it keeps its events."""
     given = event["ResourceProperties"]
@@ -170,24 +176,31 @@ def _answer(call: dict[str, Any], physical: str, request: str) -> dict[str, Any]
         more = {"ExternalId": call["externalId"]} if call.get("externalId") else {}
         keys = boto3.client("sts").assume_role(RoleArn=role, RoleSessionName=name, **more)["Credentials"]
         session = boto3.Session(keys["AccessKeyId"], keys["SecretAccessKey"], keys["SessionToken"])
-    service = call["service"].lower().removeprefix("@aws-sdk/client-")
-    client = session.client(_SERVICES.get(service, service), region_name=call.get("region"))
-    wanted = {call["action"].lower(), call["action"].lower().removesuffix("command")}
+    parameters = _with_id(call.get("parameters") or {}, physical)
+    ignored = call.get("ignoreErrorCodesMatching")
+    region, answer = _called(session, call["service"], call["action"], parameters, call.get("region"), ignored)
+    return {} if answer is None else {"region": region, **dict(_flat(answer, ""))}
+
+
+def _called(
+    session: Any, service: str, action: str, parameters: dict[str, Any], region: str | None, ignored: str | None
+) -> tuple[str, dict[str, Any] | None]:
+    """The region and the answer of a call; None for an error whose code has the pattern `ignored`."""
+    service = service.lower().removeprefix("@aws-sdk/client-")
+    client = session.client(_SERVICES.get(service, service), region_name=region)
+    wanted = {action.lower(), action.lower().removesuffix("command")}
     names = [name for name in client.meta.service_model.operation_names if name.lower() in wanted]
     if not names:
-        raise ValueError(f"Unable to find command named: {call['action']}Command for action: {call['action']}")
+        raise ValueError(f"Unable to find command named: {action}Command for action: {action}")
     shape = client.meta.service_model.operation_model(names[0]).input_shape
-    parameters = _coerced(_with_id(call.get("parameters") or {}, physical), shape)
-    found: dict[str, Any] = {"region": client.meta.region_name}
     try:
-        answer = client._make_api_call(names[0], parameters)
+        answer: dict[str, Any] = client._make_api_call(names[0], _coerced(parameters, shape))
     except ClientError as error:
-        ignored = call.get("ignoreErrorCodesMatching")
         if not ignored or not re.search(ignored, error.response["Error"]["Code"]):
             raise
-        return {}
+        return client.meta.region_name, None
     answer.pop("ResponseMetadata", None)
-    return found | dict(_flat(answer, ""))
+    return client.meta.region_name, answer
 
 
 def _with_id(value: Any, physical: str) -> Any:

@@ -50,6 +50,7 @@ _OF_PROVIDERS = {
 }
 _OF_SINGLETONS = {
     "AWS679f53fac002430cb0da5b7982bd2287": "aws_custom_resource",
+    "AWSb4cf1abd4e4f4bc699441af7ccd9ec37": "aws_api",
     "LogRetentionaae0aa3c5b4d4f87b02d85b201efdd8a": "log_retention",
     "AWSCDKTriggerCustomResourceProvider": "trigger",
 }
