@@ -1,4 +1,4 @@
-"""A stack that trains with what users have beside it: uploaded data, a secret, and a function that keeps what was trained."""
+"""A stack that trains with what users have beside it: functions in a VPC, uploaded data, a secret, a table of its jobs."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from pathlib import Path
 
 import aws_cdk as cdk
 from aws_cdk import aws_dynamodb as dynamodb
+from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_events as events
 from aws_cdk import aws_events_targets as targets
 from aws_cdk import aws_lambda as lambda_
@@ -18,7 +19,15 @@ from aws_cdk import aws_secretsmanager as secretsmanager
 from aws_cdk import aws_sqs as sqs
 from deployed import Deployed, wait_until
 
-from cdk_sagemaker_training import DataParallelJob, InstanceGroup, S3Channel, S3Prefix, TrainingImage, TrainingWorkflow
+from cdk_sagemaker_training import (
+    DataParallelJob,
+    InstanceGroup,
+    S3Channel,
+    S3Prefix,
+    TrainingFunctions,
+    TrainingImage,
+    TrainingWorkflow,
+)
 
 DOCKERFILE = """
 FROM python:3.11
@@ -49,6 +58,9 @@ class Beside(cdk.Stack):
     def __init__(self, app: cdk.App, folder: Path) -> None:
         super().__init__(app, "Beside")
         gone = cdk.RemovalPolicy.DESTROY
+        # For organisations that forbid functions outside of one.
+        vpc = ec2.Vpc(self, "Vpc", availability_zones=[f"{cdk.Aws.REGION}a"], restrict_default_security_group=False)
+        TrainingFunctions.of(self).in_vpc(vpc)
         bucket = s3.Bucket(self, "Bucket", removal_policy=gone, auto_delete_objects=True)
         (folder / "data").mkdir(parents=True)
         (folder / "data/a.txt").write_text("letters")
@@ -118,5 +130,9 @@ def test_a_job_trains_on_what_the_stack_uploads_with_a_secret_and_a_function_kee
         text = archive.extractfile("model.txt")
         assert text is not None
         assert text.read() == b"32 letters"  # the length of a generated secret
+    functions = deployed.client("lambda").list_functions()["Functions"]
+    places = {it["VpcConfig"]["VpcId"] for it in functions if "Training" in it["FunctionName"]}
+    [vpc] = [it["VpcId"] for it in deployed.client("ec2").describe_vpcs()["Vpcs"] if not it["IsDefault"]]
+    assert places == {vpc}
     items = wait_until(lambda: deployed.client("dynamodb").scan(TableName=outputs["Table"])["Items"])
     assert items == [{"job": {"S": job["TrainingJobName"]}, "status": {"S": "Completed"}}]
