@@ -492,6 +492,7 @@ def handler(event, context):
     assert answer["ResponseMetadata"]["HTTPStatusCode"] == 429
     queues.send_message(QueueUrl=event["go"], MessageBody="go")
     assert invoked(lambda_, "reserved", **event) == "done"
+    assert lambda_.invoke(FunctionName="reserved", InvocationType="DryRun")["StatusCode"] == 204  # it would wait to go
     lambda_.put_function_concurrency(FunctionName="reserved", ReservedConcurrentExecutions=0)
     with pytest.raises(lambda_.exceptions.TooManyRequestsException):
         invoked(lambda_, "reserved", **event)

@@ -261,7 +261,7 @@ class ExecutionEnvironments:
 
     folder: Path
     _idle: list[ExecutionEnvironment] = field(default_factory=list)
-    _running: Counter[LambdaFunction] = field(default_factory=Counter)
+    _running: Counter[str] = field(default_factory=Counter)  # by ARNs without versions
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _timer: threading.Timer | None = None
     _closed: bool = False
@@ -297,18 +297,18 @@ class ExecutionEnvironments:
 
     @contextlib.contextmanager
     def _one_more(self, function: LambdaFunction) -> Iterator[None]:
-        reserved = function.reserved_concurrency
+        reserved, arn = function.reserved_concurrency, ":".join(function.function_arn.split(":")[:7])
         with self._lock:
-            if reserved is not None and self._running[function] >= int(reserved):
+            if reserved is not None and self._running[arn] >= int(reserved):
                 raise Throttled
-            self._running[function] += 1
+            self._running[arn] += 1
         try:
             yield
         finally:
             with self._lock:
-                self._running[function] -= 1
-                if not self._running[function]:
-                    del self._running[function]
+                self._running[arn] -= 1
+                if not self._running[arn]:
+                    del self._running[arn]
 
     def _waiting(self, function: LambdaFunction, version: tuple[Any, ...]) -> ExecutionEnvironment | None:
         with self._lock:

@@ -315,8 +315,10 @@ def _invoke(self: LambdaFunction, body: str | bytes, request_headers: Any, respo
     except ValueError as error:
         parsing = "Could not parse request body into json: Could not parse payload into json"
         raise JsonRESTError("InvalidRequestContentException", f"{parsing}: {error}") from None
-    if request_headers.get("X-Amz-Invocation-Type") == "Event":
+    kind = request_headers.get("X-Amz-Invocation-Type")
+    if kind == "Event":
         _account_functions.asynchronous.begin(self, event)
+    if kind in ("DryRun", "Event"):
         return ""
     began = time.monotonic()
     try:
