@@ -609,9 +609,9 @@ ATTACKS: dict[str, tuple[str, Callable[[World], Any]]] = {
         lambda w, client: client("lambda").invoke(FunctionName=f"{ACCOUNT}:function:precious"),
     ),
     "a denied resource of a service that is moto's": unknown(
-        "dynamodb:DescribeTable",
-        f"arn:aws:dynamodb:{HERE}:table/precious",
-        lambda w, client: client("dynamodb").describe_table(TableName="precious"),
+        "kinesis:DescribeStream",
+        f"arn:aws:kinesis:{HERE}:stream/precious",
+        lambda w, client: client("kinesis").describe_stream(StreamName="precious"),
     ),
     "a denied log group by its ARN": denied(
         "logs:FilterLogEvents",

@@ -133,7 +133,7 @@ def test_policies_by_arn_are_refused_for_sessions_that_do_not_take_them_here(run
 
 
 def test_what_a_deny_of_another_service_or_tag_is_not_about_is_allowed(running: Running) -> None:
-    of_table = deny("*", f"arn:aws:dynamodb:us-east-1:{ACCOUNT}:table/precious")
+    of_table = deny("*", f"arn:aws:kinesis:us-east-1:{ACCOUNT}:stream/precious")
     of_tag = deny("sns:CreateTopic", Condition={"StringEquals": {"aws:RequestTag/env": "prod"}})
     role = Role(running, "denied-elsewhere", ADMIN, of_table, of_tag)
     role.client("sns").create_topic(Name="test", Tags=[{"Key": "env", "Value": "test"}])

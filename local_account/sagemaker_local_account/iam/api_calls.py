@@ -54,8 +54,7 @@ def calls_of(
     known = found is not None or name in of.without_resource or (template and _is_filled(template, members))
     resources = found or (_filled(of.prefix, template, members, location) if template else ["*"])
     calls = [Call(action, resource, context, unknown=not known) for resource in resources]
-    further = of.further(calls[0], members, location)
-    calls = [*([] if name in of.by_parts else calls), *further]
+    calls = [*([] if name in of.by_parts else calls), *of.further(calls[0], members, location)]
     if name in of.passed_roles:
         member, to = of.passed_roles[name]
         holders = [members, *(one for one in members.get("Targets") or [] if isinstance(one, dict))]

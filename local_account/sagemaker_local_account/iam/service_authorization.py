@@ -26,8 +26,7 @@ class ServiceAuthorization:
     Args:
         prefix: of its IAM actions.
         resources: the last part of the ARN of the resource of each action. `{Name}` is the request's member of that name,
-            `{a|b}` those of them that are set, `{Name.form}` the member in a form of `api_calls.FORMS`; an ARN is used as it
-            is.
+            `{a|b}` those of them that are set, `{Name.form}` the member in a form of `api_calls.FORMS`; an ARN stays.
         without_resource: actions that have no resource type.
         passed_roles: the member by which an operation passes a role, and the service it is passed to: iam:PassRole.
         actions: the actions that have another name than their operation.
@@ -35,8 +34,7 @@ class ServiceAuthorization:
         members: the members of a request as `resources` and `passed_roles` name them.
         resources_of: the ARNs of an action's resources, where they do not follow from a template; None where they do.
         context: the values of an action's condition keys, of those that the account evaluates; None for one that is not set.
-        further: the other calls that an operation requires, by its first call and its members.
-        by_parts: the operations that are authorized by their further calls alone.
+        further: the other calls that an operation requires, by its first call and its members; of `by_parts` all of them.
         implied: what the service calls for the caller, with its permissions.
         policy_of: the policy of a resource, by its ARN.
     """

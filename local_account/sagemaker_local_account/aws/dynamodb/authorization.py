@@ -47,7 +47,8 @@ def _table(name: str, location: Location) -> str:
 
 def _resources_of(operation: str, request: Mapping[str, Any], location: Location) -> list[str] | None:
     if operation in _ON_ARNS:
-        return [str(request["ResourceArn"])] if request.get("ResourceArn") else None
+        arn = str(request.get("ResourceArn"))
+        return [arn] if ":dynamodb:" in arn else None
     if operation not in _ON_TABLES.split():
         return None
     if operation in ("BatchGetItem", "BatchWriteItem"):
@@ -76,10 +77,7 @@ def _policy_of(arn: str, location: Location) -> Any:
 
 AUTHORIZATION = ServiceAuthorization(
     "dynamodb",
-    resources={
-        **dict.fromkeys(_ON_TABLES.split(), "table/{TableName.after_slash}"),
-        **dict.fromkeys(_ON_ARNS, "{ResourceArn}"),
-    },
+    resources=dict.fromkeys(_ON_TABLES.split(), "table/{TableName.after_slash}"),
     resources_of=_resources_of,
     without_resource=_WITHOUT,
     by_parts=("TransactGetItems", "TransactWriteItems"),
