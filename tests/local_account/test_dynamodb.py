@@ -171,6 +171,7 @@ def test_a_table_of_a_template_keeps_its_items_when_it_changes(running: Running)
     assert about.get("GlobalSecondaryIndexes", []) == []
     assert about["ProvisionedThroughput"]["WriteCapacityUnits"] == 2
     assert not about.get("StreamSpecification", {}).get("StreamEnabled")
+    assert "LatestStreamArn" not in about
     assert client.describe_time_to_live(TableName=name)["TimeToLiveDescription"]["TimeToLiveStatus"] == "DISABLED"
     assert client.get_item(TableName=name, Key=KEY)["Item"]["state"] == {"S": "done"}
     # Another key is another table.

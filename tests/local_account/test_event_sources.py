@@ -215,7 +215,7 @@ def test_a_batch_has_as_many_messages_as_come_within_its_window(running: Running
         ({"body": {"kind": ["train"]}}, "train", False),
         ({"body": ["train"]}, "train", True),
         ({"body": ["train"]}, "test", False),
-        ({"body": ["train"]}, '{"body": "train"}', False),
+        ({"body": ['{"kind": "train"}']}, '{"kind": "train"}', False),
         ({"body": {"size": [{"numeric": [">", 3]}]}}, '{"size": 4}', True),
         ({"body": {"size": [{"numeric": [">", 3]}]}}, '{"size": 3}', False),
         ({"attributes": {"SenderId": ["me"]}}, "whatever", True),
@@ -250,7 +250,8 @@ def test_a_mapping_that_changes_takes_its_queue_up_as_it_is_now(running: Running
     stack.until_left(0)
     deploy(running, "Changing", {name: it for name, it in parts().items() if name != "Mapping"})
     stack.send("after")
-    assert stack.left() == 1
+    [message] = stack.sqs.receive_message(QueueUrl=stack.ids["Queue"], WaitTimeSeconds=20)["Messages"]
+    assert message["Body"] == "after"
     destroy(running, "Changing")
 
 
@@ -273,11 +274,16 @@ def test_a_mapping_that_lambda_refuses_fails_its_stack(running: Running, given: 
     destroy(running, "Refused")
 
 
-def test_a_queue_has_one_mapping_to_a_function(running: Running) -> None:
+def test_a_queue_has_one_mapping_to_a_function_which_stays_as_it_is_where_its_change_is_refused(
+    running: Running,
+) -> None:
     stack = Stack(running, "Twice", parts())
     lambda_ = running.client("lambda")
     [found] = lambda_.list_event_source_mappings()["EventSourceMappings"]
     with pytest.raises(ClientError, match=rf"already exists.*with UUID {found['UUID']}") as caught:
         lambda_.create_event_source_mapping(EventSourceArn=found["EventSourceArn"], FunctionName=stack.ids["Function"])
     assert caught.value.response["Error"]["Code"] == "ResourceConflictException"
+    with pytest.raises(ClientError, match="Maximum batch window in seconds must be greater than 0"):
+        lambda_.update_event_source_mapping(UUID=found["UUID"], BatchSize=11)
+    assert lambda_.get_event_source_mapping(UUID=found["UUID"])["BatchSize"] == 10
     destroy(running, "Twice")

@@ -187,19 +187,17 @@ def test_a_template_makes_changes_and_replaces_a_secret(running: Running) -> Non
         [{"Key": "a", "Value": "b"}],
     )
     assert after["SecretVersionsToStages"] == before["SecretVersionsToStages"]
+    key = running.client("kms").create_key()["KeyMetadata"]["Arn"]
     password = {"PasswordLength": 9, "ExcludeCharacters": "abc"}
     deploy(running, "Secrets", secret(GenerateSecretString=password))
     generated = found()["Value"]
     assert len(generated) == 9
     assert not {*generated} & {*"abc"}
-    deploy(
-        running,
-        "Secrets",
-        secret(
-            GenerateSecretString={"PasswordLength": 9, "ExcludeCharacters": "abc"}, KmsKeyId="alias/aws/secretsmanager"
-        ),
-    )
+    deploy(running, "Secrets", secret(GenerateSecretString=password, KmsKeyId=key))
     assert found()["Value"] == generated
+    assert secrets.describe_secret(SecretId=found()["ARN"])["KmsKeyId"] == key
+    deploy(running, "Secrets", secret(GenerateSecretString=password))
+    assert "KmsKeyId" not in secrets.describe_secret(SecretId=found()["ARN"])
     deploy(running, "Secrets", secret(SecretString="last", Name="mine"))
     assert (found()["Name"], found()["Value"]) == ("mine", "last")
     destroy(running, "Secrets")

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import json
 import shutil
+import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -339,6 +341,16 @@ def test_a_function_with_layers_in_a_vpc_reads_a_secret_and_a_version_of_it_stay
     deployed(running, with_secrets(tmp_path / "3", 3), tmp_path / "3")
     # The number of a version that was deleted is not used again.
     assert said(found["OfLive"])[-1] == "3"
+    assert said(found["OfFunction"])[1] == "layer 3"
+    archive = io.BytesIO()
+    with zipfile.ZipFile(archive, "w") as zipped:
+        zipped.writestr("python/shared.py", "WORD = 'another layer'")
+    another = functions.publish_layer_version(LayerName="another", Content={"ZipFile": archive.getvalue()})
+    with_program = functions.get_function_configuration(FunctionName=found["OfFunction"])["Layers"][0]["Arn"]
+    layers = [with_program, another["LayerVersionArn"]]
+    functions.update_function_configuration(FunctionName=found["OfFunction"], Layers=layers)
+    assert said(found["OfFunction"])[1] == "another layer"
+    functions.delete_layer_version(LayerName="another", VersionNumber=1)
     destroy(running, "Users")
     assert running.client("secretsmanager").list_secrets()["SecretList"] == []
     assert functions.list_layers()["Layers"] == []

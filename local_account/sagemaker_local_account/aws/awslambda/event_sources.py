@@ -7,6 +7,7 @@ SQS"; LocalStack's recorded tests/aws/services/lambda_/event_source_mapping/test
 from __future__ import annotations
 
 import base64
+import contextlib
 import json
 import logging
 import math
@@ -303,8 +304,17 @@ class _Poller:
                 self._stopped.wait(_WAIT)
             try:
                 self._pool.submit(self._handle, batch)
-            except RuntimeError:  # it was stopped meanwhile; its messages are visible again after their time
+            except RuntimeError:  # it was stopped meanwhile
+                self._give_back(batch)
                 return
+
+    def _give_back(self, messages: list[dict[str, Any]]) -> None:
+        """Lets others receive messages that nobody handles."""
+        with contextlib.suppress(BotoCoreError, ClientError, LookupError):
+            for message in messages:
+                queues, handle = self._queues(), message["ReceiptHandle"]
+                url = f"{queues.meta.endpoint_url}/{self._path}"
+                queues.change_message_visibility(QueueUrl=url, ReceiptHandle=handle, VisibilityTimeout=0)
 
     def _batch(self) -> list[dict[str, Any]]:
         """Messages, as many as the mapping asks for, or as come within its window; none after a poll without any."""
