@@ -575,4 +575,6 @@ def test_generated_names_of_long_logical_ids_fit_their_apis_and_differ(running: 
         first, second = [name for logical, name in names.items() if logical.startswith(kind.replace(":", ""))]
         assert first != second
         assert max(len(first), len(second)) <= most
+        if kind == "AWS::S3::Bucket":
+            assert f"{first}{second}".islower()
     destroy(running, stack)
