@@ -173,7 +173,7 @@ class Services:
             state / leftovers.FUNCTIONS, self._clients, self._sessions, environment, self.authorizer
         )
         functions.install(self._functions)
-        self._event_sources = EventSources(self._functions, self._clients, self._sessions, self.authorizer)
+        self._event_sources = EventSources(self._functions)
         event_sources.install(self._event_sources)
         registries = {region: ModelRegistry(account.account_id, region) for region in account.regions}
         sagemaker_resources.install(registries)

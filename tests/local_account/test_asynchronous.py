@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from botocore.exceptions import WaiterError
 from cdk_stacks import deploy, destroy, ids, reasons
 from running_account import Running
-
-from sagemaker_local_account.account import LocalAccount
 
 # Says that it was called, and fails where it is told to.
 CODE = """
@@ -24,12 +21,6 @@ def handler(event, context):
         raise ValueError("it fails")
     return {"well": True}
 """
-
-
-@pytest.fixture(scope="module")
-def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    with LocalAccount(state=tmp_path_factory.mktemp("account")) as account:
-        yield Running(account)
 
 
 def att(name: str) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import aws_cdk as cdk
@@ -15,17 +15,10 @@ from aws_cdk import aws_stepfunctions_tasks as tasks
 from botocore.exceptions import ClientError, WaiterError
 from cdk_stacks import deploy, destroy, reasons
 from running_account import Running
-
-from sagemaker_local_account.account import LocalAccount
+from test_enforced import Role, allow
 
 TABLES = "arn:aws:dynamodb:us-east-1:123456789012:table/"
 KEY = {"id": {"S": "one"}}
-
-
-@pytest.fixture(scope="module")
-def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    with LocalAccount(state=tmp_path_factory.mktemp("account")) as account:
-        yield Running(account)
 
 
 @pytest.fixture(scope="module")
@@ -49,22 +42,9 @@ def tables(running: Running) -> Any:
     return client
 
 
-def as_role(running: Running, name: str, actions: list[str], resources: list[str]) -> Any:
+def as_role(running: Running, name: str, actions: list[str], resource: str) -> Any:
     """DynamoDB's client of a role that may do this and no more."""
-    trust = {"Effect": "Allow", "Principal": {"AWS": "arn:aws:iam::123456789012:root"}, "Action": "sts:AssumeRole"}
-    client = running.client("iam")
-    document = json.dumps({"Version": "2012-10-17", "Statement": [trust]})
-    arn = client.create_role(RoleName=name, AssumeRolePolicyDocument=document)["Role"]["Arn"]
-    statement = {"Effect": "Allow", "Action": [f"dynamodb:{it}" for it in actions], "Resource": resources}
-    policy = json.dumps({"Version": "2012-10-17", "Statement": [statement]})
-    client.put_role_policy(RoleName=name, PolicyName="It", PolicyDocument=policy)
-    keys = running.client("sts").assume_role(RoleArn=arn, RoleSessionName="it")["Credentials"]
-    return running.client(
-        "dynamodb",
-        aws_access_key_id=keys["AccessKeyId"],
-        aws_secret_access_key=keys["SecretAccessKey"],
-        aws_session_token=keys["SessionToken"],
-    )
+    return Role(running, name, allow([f"dynamodb:{it}" for it in actions], resource)).client("dynamodb")
 
 
 def denied(call: Callable[[], Any]) -> str:
@@ -75,7 +55,7 @@ def denied(call: Callable[[], Any]) -> str:
 
 
 def test_a_table_is_read_and_written_by_who_may(running: Running, tables: Any) -> None:
-    role = as_role(running, "Items", ["GetItem", "PutItem", "Query", "BatchGetItem"], [f"{TABLES}runs"])
+    role = as_role(running, "Items", ["GetItem", "PutItem", "Query", "BatchGetItem"], f"{TABLES}runs")
     assert role.get_item(TableName="runs", Key=KEY)["Item"]["state"] == {"S": "done"}
     assert role.get_item(TableName=f"{TABLES}runs", Key=KEY)["Item"]
     role.put_item(TableName="runs", Item={**KEY, "state": {"S": "done"}})
@@ -95,9 +75,9 @@ def test_an_index_is_a_resource_of_its_own(running: Running, tables: Any) -> Non
         "ExpressionAttributeNames": {"#s": "state"},
         "ExpressionAttributeValues": {":s": {"S": "done"}},
     }
-    without = as_role(running, "WithoutIndex", ["Query"], [f"{TABLES}runs"])
+    without = as_role(running, "WithoutIndex", ["Query"], f"{TABLES}runs")
     assert f"dynamodb:Query on resource: {TABLES}runs/index/by-state" in denied(lambda: without.query(**query))
-    role = as_role(running, "WithIndex", ["Query"], [f"{TABLES}runs/index/*"])
+    role = as_role(running, "WithIndex", ["Query"], f"{TABLES}runs/index/*")
     assert role.query(**query)["Count"] == 1
 
 
@@ -105,7 +85,7 @@ def test_a_transaction_is_authorized_by_its_parts(running: Running, tables: Any)
     """ "Using IAM with DynamoDB transactions": TransactWriteItems needs the permissions of what it does, and no other."""
     put = {"Put": {"TableName": "runs", "Item": {**KEY, "state": {"S": "done"}}}}
     delete = {"Delete": {"TableName": "runs", "Key": {"id": {"S": "two"}}}}
-    role = as_role(running, "Transactions", ["PutItem", "GetItem"], [f"{TABLES}runs"])
+    role = as_role(running, "Transactions", ["PutItem", "GetItem"], f"{TABLES}runs")
     role.transact_write_items(TransactItems=[put])
     assert "dynamodb:DeleteItem" in denied(lambda: role.transact_write_items(TransactItems=[put, delete]))
     get = {"Get": {"TableName": "runs", "Key": KEY}}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -13,7 +12,6 @@ from botocore.exceptions import ClientError, WaiterError
 from cdk_stacks import deploy, destroy, ids, reasons
 from running_account import Running
 
-from sagemaker_local_account.account import LocalAccount
 from sagemaker_local_account.aws.awslambda import event_sources
 
 # Sends what it got to another queue; a record whose body has "fails" fails, all of them where it has "raises".
@@ -30,12 +28,6 @@ def handler(event, context):
         return json.loads(answer)
     return {"batchItemFailures": [{"itemIdentifier": id} for id, body in bodies.items() if "fails" in body]}
 """
-
-
-@pytest.fixture(scope="module")
-def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    with LocalAccount(state=tmp_path_factory.mktemp("account")) as account:
-        yield Running(account)
 
 
 def allowed(actions: list[str]) -> dict[str, Any]:

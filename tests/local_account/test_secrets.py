@@ -2,42 +2,20 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from botocore.exceptions import ClientError, WaiterError
 from cdk_stacks import deploy, destroy, reasons
 from running_account import Running
-
-from sagemaker_local_account.account import LocalAccount
+from test_enforced import Role, allow
 
 READ = "secretsmanager:GetSecretValue"
 
 
-@pytest.fixture(scope="module")
-def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    with LocalAccount(state=tmp_path_factory.mktemp("account")) as account:
-        yield Running(account)
-
-
-def as_role(running: Running, name: str, statements: list[dict[str, Any]]) -> Any:
-    """Secrets Manager's client of a role of the account with these statements."""
-    trust = {"Effect": "Allow", "Principal": {"AWS": "arn:aws:iam::123456789012:root"}, "Action": "sts:AssumeRole"}
-    iam = running.client("iam")
-    document = json.dumps({"Version": "2012-10-17", "Statement": [trust]})
-    arn = iam.create_role(RoleName=name, AssumeRolePolicyDocument=document)["Role"]["Arn"]
-    policy = json.dumps({"Version": "2012-10-17", "Statement": [{"Effect": "Allow", **it} for it in statements]})
-    if statements:
-        iam.put_role_policy(RoleName=name, PolicyName="It", PolicyDocument=policy)
-    keys = running.client("sts").assume_role(RoleArn=arn, RoleSessionName="it")["Credentials"]
-    return running.client(
-        "secretsmanager",
-        aws_access_key_id=keys["AccessKeyId"],
-        aws_secret_access_key=keys["SecretAccessKey"],
-        aws_session_token=keys["SessionToken"],
-    )
+def as_role(running: Running, name: str, *statements: dict[str, Any]) -> Any:
+    """Secrets Manager's client of a role with these statements."""
+    return Role(running, name, *statements).client("secretsmanager")
 
 
 def denied(client: Any, **request: str) -> str:
@@ -53,7 +31,7 @@ def test_a_secret_is_read_by_who_may_read_it_whatever_names_it(running: Running)
     secrets.create_secret(Name="team/other", SecretString="another")
     # `secret.grant_read` of a secret of the stack, of `from_secret_name_v2` and of `from_secret_partial_arn`.
     for number, resource in enumerate((arn, f"{arn[:-6]}??????", f"{arn[:-7]}-*")):
-        reader = as_role(running, f"Reader{number}", [{"Action": [READ], "Resource": resource}])
+        reader = as_role(running, f"Reader{number}", allow([READ], resource))
         for id in ("team/token", arn, arn[:-7]):
             assert reader.get_secret_value(SecretId=id)["SecretString"] == "the value"
         assert f"is not authorized to perform: {READ} on resource: {arn[:-12]}other-" in denied(
@@ -65,8 +43,8 @@ def test_a_secret_is_read_by_who_may_read_it_whatever_names_it(running: Running)
 def test_a_secrets_policy_allows_and_denies(running: Running) -> None:
     secrets = running.client("secretsmanager")
     arn = secrets.create_secret(Name="shared", SecretString="the value")["ARN"]
-    role = as_role(running, "Named", [])
-    everyone = as_role(running, "Allowed", [{"Action": "secretsmanager:*", "Resource": "*"}])
+    role = as_role(running, "Named")
+    everyone = as_role(running, "Allowed", allow("secretsmanager:*"))
     denied(role, SecretId=arn)
     statements = [
         {
@@ -103,12 +81,12 @@ def test_a_secrets_policy_allows_and_denies(running: Running) -> None:
 def test_a_secret_with_a_customer_managed_key_is_read_by_who_may_decrypt_with_it(running: Running) -> None:
     key = running.client("kms").create_key()["KeyMetadata"]["Arn"]
     running.client("secretsmanager").create_secret(Name="encrypted", SecretString="the value", KmsKeyId=key)
-    reading = {"Action": READ, "Resource": "*"}
-    assert "kms:Decrypt" in denied(as_role(running, "WithoutKey", [reading]), SecretId="encrypted")
+    reading = allow(READ)
+    assert "kms:Decrypt" in denied(as_role(running, "WithoutKey", reading), SecretId="encrypted")
     via = {"StringEquals": {"kms:ViaService": "secretsmanager.us-east-1.amazonaws.com"}}
-    using = {"Action": "kms:Decrypt", "Resource": key, "Condition": via}
-    assert as_role(running, "WithKey", [reading, using]).get_secret_value(SecretId="encrypted")["SecretString"]
-    writer = as_role(running, "Writer", [{"Action": "secretsmanager:*", "Resource": "*"}])
+    using = allow("kms:Decrypt", key, Condition=via)
+    assert as_role(running, "WithKey", reading, using).get_secret_value(SecretId="encrypted")["SecretString"]
+    writer = as_role(running, "Writer", allow("secretsmanager:*"))
     for call in (
         lambda: writer.create_secret(Name="written", SecretString="it", KmsKeyId=key),
         lambda: writer.put_secret_value(SecretId="encrypted", SecretString="it"),

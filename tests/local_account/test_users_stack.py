@@ -6,7 +6,6 @@ import io
 import json
 import shutil
 import zipfile
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -26,8 +25,6 @@ from aws_cdk import triggers
 from botocore.exceptions import WaiterError
 from cdk_stacks import deploy, destroy, reasons
 from running_account import Running
-
-from sagemaker_local_account.account import LocalAccount
 
 ACCOUNT = "123456789012"
 ASSETS = f"cdk-hnb659fds-assets-{ACCOUNT}-us-east-1"
@@ -59,12 +56,9 @@ def handler(event, context):
 """
 
 
-@pytest.fixture(scope="module")
-def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    with LocalAccount(state=tmp_path_factory.mktemp("account")) as account:
-        running = Running(account)
-        running.client("s3").create_bucket(Bucket=ASSETS)
-        yield running
+@pytest.fixture(scope="module", autouse=True)
+def assets(running: Running) -> None:
+    running.client("s3").create_bucket(Bucket=ASSETS)
 
 
 def assemble(running: Running, stack: cdk.Stack, out: Path) -> dict[str, Any]:

@@ -16,7 +16,9 @@ from typing import Any
 from botocore.exceptions import BotoCoreError, ClientError
 from moto.awslambda.models import EventInvokeConfig, LambdaBackend, LambdaFunction
 
+from sagemaker_local_account.aws.awslambda.arns import queue_url, unqualified
 from sagemaker_local_account.aws.awslambda.execution_environments import Call, Throttled
+from sagemaker_local_account.aws.events import bus
 from sagemaker_local_account.core.clock import CLOCK
 from sagemaker_local_account.core.patches import patch
 
@@ -36,7 +38,7 @@ def install() -> None:
 
 def _put(self: LambdaBackend, function_name: str, config: dict[str, Any]) -> dict[str, Any]:
     function = self.get_function(function_name)
-    made = EventInvokeConfig(f"{':'.join(function.function_arn.split(':')[:7])}:{function.version}", "", config)
+    made = EventInvokeConfig(_version_arn(function), "", config)
     made.last_modified = CLOCK.now().timestamp()
     function.event_invoke_config = [made]
     answer: dict[str, Any] = made.response()
@@ -119,13 +121,12 @@ class Asynchronous:
         self._send(function, target, json.dumps(event), attributes)
 
     def _send(self, function: LambdaFunction, arn: str, text: str, attributes: dict[str, Any] | None = None) -> None:
-        service, name = arn.split(":")[2], arn.rpartition(":")[2]
+        service = arn.split(":")[2]
         more = {"MessageAttributes": attributes} if attributes else {}
         try:
             client = self._client_of(function, service)
             if service == "sqs":
-                url = f"{client.meta.endpoint_url}/{arn.split(':')[4]}/{name}"
-                client.send_message(QueueUrl=url, MessageBody=text, **more)
+                client.send_message(QueueUrl=queue_url(client, arn), MessageBody=text, **more)
             elif service == "sns":
                 client.publish(TopicArn=arn, Message=text, **more)
             elif service == "lambda":
@@ -138,17 +139,21 @@ class Asynchronous:
             _log.warning("%s: nothing was sent to %s: %s", function.function_arn, arn, error)
 
 
+def _version_arn(function: LambdaFunction) -> str:
+    """Its ARN with the version that runs, which is "$LATEST" where it has none."""
+    return f"{unqualified(function.function_arn)}:{function.version}"
+
+
 def _record(function: LambdaFunction, event: Any, called: Call, condition: str, attempts: int) -> str:
-    version = str(function.version)
-    response: dict[str, Any] = {"statusCode": 200, "executedVersion": version}
+    response: dict[str, Any] = {"statusCode": 200, "executedVersion": str(function.version)}
     if called.failed:
         response["functionError"] = "Unhandled"
     record = {
         "version": "1.0",
-        "timestamp": CLOCK.now().strftime("%Y-%m-%dT%H:%M:%S.%f")[:-3] + "Z",
+        "timestamp": bus.iso(CLOCK.now()),
         "requestContext": {
             "requestId": called.request_id,
-            "functionArn": f"{':'.join(function.function_arn.split(':')[:7])}:{version}",
+            "functionArn": _version_arn(function),
             "condition": condition,
             "approximateInvokeCount": attempts,
         },
@@ -159,13 +164,12 @@ def _record(function: LambdaFunction, event: Any, called: Call, condition: str, 
     return json.dumps(record)
 
 
-def _entry(function: LambdaFunction, bus: str, text: str) -> dict[str, Any]:
+def _entry(function: LambdaFunction, destination: str, text: str) -> dict[str, Any]:
     failed = "functionError" in json.loads(text)["responseContext"]
-    version = f"{':'.join(function.function_arn.split(':')[:7])}:{function.version}"
     return {
         "Source": "lambda",
         "DetailType": f"Lambda Function Invocation Result - {'Failure' if failed else 'Success'}",
         "Detail": text,
-        "EventBusName": bus,
-        "Resources": [bus, version],
+        "EventBusName": destination,
+        "Resources": [destination, _version_arn(function)],
     }

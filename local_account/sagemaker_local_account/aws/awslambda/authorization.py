@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from sagemaker_local_account.aws.awslambda.arns import unqualified
 from sagemaker_local_account.core.location import Location
 from sagemaker_local_account.iam.service_authorization import ServiceAuthorization
 
@@ -11,7 +12,7 @@ from sagemaker_local_account.iam.service_authorization import ServiceAuthorizati
 def _policy_of(arn: str, location: Location) -> Any:
     from moto.awslambda.models import lambda_backends
 
-    arn = ":".join(arn.split(":")[:7])  # a version and an alias have the policy of their function here
+    arn = unqualified(arn)  # a version and an alias have the policy of their function here
     functions = lambda_backends[location.account][location.region].list_functions()
     found = next((function for function in functions if function.function_arn == arn), None)
     if found is None or not found.policy.statements:

@@ -9,10 +9,10 @@ from moto.awslambda.models import LambdaFunction, lambda_backends
 from moto.cloudformation.exceptions import ValidationError
 from moto.ec2.models import ec2_backends
 
+from sagemaker_local_account.aws.awslambda.execution_role import refusal
 from sagemaker_local_account.aws.ec2.authorization import subnet_arn
 from sagemaker_local_account.core.location import Location
-from sagemaker_local_account.iam.authorizer import AccessDenied, Authorizer
-from sagemaker_local_account.iam.policies import Call
+from sagemaker_local_account.iam.authorizer import Authorizer
 
 HONOURED = frozenset(
     {
@@ -37,9 +37,17 @@ HONOURED = frozenset(
     }
 )
 # Of properties that a template leaves out (template reference, AWS::Lambda::Function).
-_DEFAULTS = {"Description": "", "Environment": {"Variables": {}}, "MemorySize": 128, "Timeout": 3}
-# What a function's role needs in a VPC (Lambda guide, "Required IAM permissions").
-_OF_INTERFACES = ("CreateNetworkInterface", "DescribeNetworkInterfaces", "DeleteNetworkInterface")
+_DEFAULTS: dict[str, Any] = {
+    "DeadLetterConfig": None,
+    "Description": "",
+    "Environment": {"Variables": {}},
+    "EphemeralStorage": None,
+    "Layers": [],
+    "MemorySize": 128,
+    "Timeout": 3,
+    "TracingConfig": None,
+    "VpcConfig": None,
+}
 
 
 # The handlers of `cdk_handlers.py`: of functions by their handlers, and of the CDK's singletons by their logical ids.
@@ -97,43 +105,41 @@ def check(properties: Mapping[str, Any], location: Location, authorizer: Authori
         found = layers.layers_versions_by_arn(arn)
         if found is None or found.arn != arn:
             raise ValidationError(message=f"Layer version {arn} does not exist.")
-    target = (properties.get("DeadLetterConfig") or {}).get("TargetArn")
-    if target:
-        action, kind = ("sqs:SendMessage", "SQS") if ":sqs:" in target else ("sns:Publish", "SNS")
-        try:
-            authorizer.check(authorizer.role(properties["Role"], "lambda"), Call(action, target))
-        except AccessDenied:
-            raise ValidationError(
-                message=f"The provided execution role does not have permissions to call {action.partition(':')[2]} on {kind}"
-            ) from None
-    network = properties.get("VpcConfig") or {}
-    subnets, groups = network.get("SubnetIds") or [], network.get("SecurityGroupIds") or []
+    needs: list[tuple[str, list[str]]] = []
+    if target := (properties.get("DeadLetterConfig") or {}).get("TargetArn"):
+        needs.append(("sqs:SendMessage" if ":sqs:" in target else "sns:Publish", [target]))
+    if network := properties.get("VpcConfig"):
+        needs += _needs_in_vpc(network.get("SubnetIds") or [], network.get("SecurityGroupIds") or [], location)
+    for action, resources in needs:
+        if why := refusal(authorizer, properties["Role"], action, resources):
+            raise ValidationError(message=why)
+
+
+def _needs_in_vpc(subnets: list[str], groups: list[str], location: Location) -> list[tuple[str, list[str]]]:
+    """What a function's role must be allowed in its subnets (Lambda guide, "Required IAM permissions"): actions and resources.
+
+    Raises:
+        ValidationError: a subnet or a security group does not exist.
+    """
     ec2 = ec2_backends[location.account][location.region]
-    known = {
-        "subnet": {it.id for it in ec2.describe_subnets()},
-        "security group": {it.id for it in ec2.describe_security_groups()},
-    }
-    for kind, code, ids in (("subnet", "InvalidSubnetID", subnets), ("security group", "InvalidGroup", groups)):
-        for one in ids:
-            if one not in known[kind]:
-                raise ValidationError(
-                    message=f"Error occurred while Describe{kind.title().replace(' ', '')}s. EC2 Error Code: {code}.NotFound. "
-                    f"EC2 Error Message: The {kind} '{one}' does not exist"
-                )
-    for action in _OF_INTERFACES if subnets else ():
-        base = f"arn:aws:ec2:{location.region}:{location.account}:"
-        creates = action == _OF_INTERFACES[0]
-        resources = [f"{base}network-interface/*"] if action.startswith(("Create", "Delete")) else ["*"]
-        if creates:
-            resources += [subnet_arn(it, location) for it in subnets] + [f"{base}security-group/{it}" for it in groups]
-        try:
-            role = authorizer.role(properties["Role"], "lambda")
-            for resource in resources:
-                authorizer.check(role, Call(f"ec2:{action}", resource))
-        except AccessDenied:
+    for kind, call, code, ids, known in (
+        ("subnet", "DescribeSubnets", "InvalidSubnetID", subnets, ec2.describe_subnets()),
+        ("security group", "DescribeSecurityGroups", "InvalidGroup", groups, ec2.describe_security_groups()),
+    ):
+        for one in sorted({*ids} - {it.id for it in known}):
             raise ValidationError(
-                message=f"The provided execution role does not have permissions to call {action} on EC2"
-            ) from None
+                message=f"Error occurred while {call}. EC2 Error Code: {code}.NotFound. EC2 Error Message: The {kind} "
+                f"'{one}' does not exist"
+            )
+    base = f"arn:aws:ec2:{location.region}:{location.account}:"
+    interface = f"{base}network-interface/*"
+    inside = [*(subnet_arn(it, location) for it in subnets), *(f"{base}security-group/{it}" for it in groups)]
+    needed = [
+        ("ec2:CreateNetworkInterface", [interface, *inside]),
+        ("ec2:DescribeNetworkInterfaces", ["*"]),
+        ("ec2:DeleteNetworkInterface", [interface]),
+    ]
+    return needed if subnets else []
 
 
 def apply(function: LambdaFunction, properties: Mapping[str, Any]) -> None:
@@ -143,13 +149,7 @@ def apply(function: LambdaFunction, properties: Mapping[str, Any]) -> None:
         function: moto's.
         properties: of the resource.
     """
-    function.layers = function._get_layers_data(properties.get("Layers") or [])
-    function.update_configuration({**_DEFAULTS, **{name: it for name, it in properties.items() if name != "Layers"}})
-    function._vpc_config = properties.get("VpcConfig")
-    set_further(
-        function,
-        {name: properties.get(name) for name in ("DeadLetterConfig", "EphemeralStorage", "TracingConfig")},
-    )
+    function.update_configuration({**_DEFAULTS, **properties})
     function.reserved_concurrency = properties.get("ReservedConcurrentExecutions")
     function.account_log_group = (properties.get("LoggingConfig") or {}).get("LogGroup")
 

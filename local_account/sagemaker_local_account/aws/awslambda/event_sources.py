@@ -23,14 +23,12 @@ from moto.awslambda.responses import LambdaResponse
 from moto.core.exceptions import JsonRESTError, ServiceException
 from moto.sqs.models import sqs_backends
 
+from sagemaker_local_account.aws.awslambda.arns import qualified, queue_url
 from sagemaker_local_account.aws.awslambda.execution_environments import Throttled
-from sagemaker_local_account.aws.awslambda.functions import SERVICE, Functions
+from sagemaker_local_account.aws.awslambda.execution_role import refusal
+from sagemaker_local_account.aws.awslambda.functions import Functions
 from sagemaker_local_account.aws.events import patterns
-from sagemaker_local_account.aws.sts.sessions import RoleSessions
-from sagemaker_local_account.core.clients import OF_JOBS, Clients
 from sagemaker_local_account.core.patches import patch
-from sagemaker_local_account.iam.authorizer import AccessDenied, Authorizer
-from sagemaker_local_account.iam.policies import Call
 
 CHANGEABLE = frozenset(
     {
@@ -66,13 +64,10 @@ class EventSources:
 
     Args:
         functions: invokes the functions.
-        clients: the account's clients.
-        sessions: the credentials of roles.
-        authorizer: evaluates the permissions of functions' roles.
     """
 
-    def __init__(self, functions: Functions, clients: Clients, sessions: RoleSessions, authorizer: Authorizer) -> None:
-        self.functions, self.clients, self.sessions, self.authorizer = functions, clients, sessions, authorizer
+    def __init__(self, functions: Functions) -> None:
+        self.functions = functions
         self._pollers: dict[str, _Poller] = {}
 
     def start(self, mapping: EventSourceMapping) -> None:
@@ -112,13 +107,8 @@ class EventSources:
                 f"{function.timeout} seconds"
             )
         for action in _USES:
-            try:
-                role = self.authorizer.role(function.role, "lambda")
-                self.authorizer.check(role, Call(f"sqs:{action}", arn))
-            except AccessDenied:
-                raise Refused(
-                    f"The provided execution role does not have permissions to call {action} on SQS"
-                ) from None
+            if why := refusal(self.functions.authorizer, function.role, f"sqs:{action}", [arn]):
+                raise Refused(why)
         Filters(mapping.filter_criteria)
 
 
@@ -139,16 +129,16 @@ def _created(self: LambdaBackend, spec: dict[str, Any]) -> EventSourceMapping:
     arn = str(spec["EventSourceArn"])
     if ":sqs:" not in arn:
         raise Refused(f"EventSourceArn must be that of an SQS queue in the local account, got {arn}")
-    qualified = _with_qualifier(function, spec["FunctionName"])
+    named = qualified(function.function_arn, spec["FunctionName"])
     for other in self._event_source_mappings.values():
-        if (other.event_source_arn, other.function_arn) == (arn, qualified):
+        if (other.event_source_arn, other.function_arn) == (arn, named):
             raise Refused(
                 f'An event source mapping with SQS arn (" {arn} ") and function (" {function.function_name} ") already '
                 f"exists. Please update or delete the existing mapping with UUID {other.uuid}",
                 "ResourceConflictException",
                 409,
             )
-    place = {"RegionName": self.region_name, "AccountId": self.account_id, "FunctionArn": qualified}
+    place = {"RegionName": self.region_name, "AccountId": self.account_id, "FunctionArn": named}
     mapping = EventSourceMapping({**spec, **place})
     _account_sources.check(self, mapping)
     self._event_source_mappings[mapping.uuid] = mapping
@@ -169,7 +159,7 @@ def _updated(self: LambdaBackend, uuid: str, spec: dict[str, Any]) -> EventSourc
     _moto_updated(self, uuid, spec)
     mapping.function_response_types = spec.get("FunctionResponseTypes", mapping.function_response_types)
     mapping.scaling_config = spec.get("ScalingConfig", mapping.scaling_config)
-    mapping.function_arn = _with_qualifier(self.get_function(mapping.function_name), mapping.function_name)
+    mapping.function_arn = qualified(self.get_function(mapping.function_name).function_arn, mapping.function_name)
     try:
         _account_sources.check(self, mapping)
     except Refused:
@@ -184,13 +174,6 @@ def _deleted(self: LambdaBackend, uuid: str) -> EventSourceMapping | None:
     _account_sources.stop(uuid)
     deleted: EventSourceMapping | None = _moto_deleted(self, uuid)
     return deleted
-
-
-def _with_qualifier(function: Any, name: str) -> str:
-    """The ARN of a function by what names it: its name, its ARN, or either with a version or an alias."""
-    base = ":".join(function.function_arn.split(":")[:7])
-    qualifier = name.split(":")[7:8] if name.startswith("arn:") else name.split(":")[1:2]
-    return ":".join([base, *qualifier])
 
 
 _moto_configuration = EventSourceMapping.get_configuration
@@ -275,7 +258,6 @@ class _Poller:
         self._sources, self._mapping = sources, mapping
         self._backend = lambda_backends[mapping.account_id][mapping.region]
         queue = sqs_backends[mapping.account_id][mapping.region].queues[mapping.event_source_arn.rpartition(":")[2]]
-        self._path = f"{mapping.account_id}/{queue.name}"
         self._filters = Filters(mapping.filter_criteria)
         self._stopped = threading.Event()
         most = (mapping.scaling_config or {}).get("MaximumConcurrency", _AT_ONCE)
@@ -312,8 +294,8 @@ class _Poller:
         """Lets others receive messages that nobody handles."""
         with contextlib.suppress(BotoCoreError, ClientError, LookupError):
             for message in messages:
-                queues, handle = self._queues(), message["ReceiptHandle"]
-                url = f"{queues.meta.endpoint_url}/{self._path}"
+                queues, url = self._queue()
+                handle = message["ReceiptHandle"]
                 queues.change_message_visibility(QueueUrl=url, ReceiptHandle=handle, VisibilityTimeout=0)
 
     def _batch(self) -> list[dict[str, Any]]:
@@ -323,9 +305,9 @@ class _Poller:
         until = math.inf
         while not self._stopped.is_set():
             left = min(_WAIT, max(0.0, until - time.monotonic()))
-            queues = self._queues()
+            queues, url = self._queue()
             got = queues.receive_message(
-                QueueUrl=f"{queues.meta.endpoint_url}/{self._path}",
+                QueueUrl=url,
                 MaxNumberOfMessages=min(_MOST, most - len(found)),
                 WaitTimeSeconds=math.ceil(left),
                 AttributeNames=["All"],
@@ -338,10 +320,11 @@ class _Poller:
                 break
         return found
 
-    def _queues(self) -> Any:
+    def _queue(self) -> tuple[Any, str]:
+        """A client with the role that the function has now, and the queue's URL."""
         function = self._backend.get_function(self._mapping.function_name)
-        keys = self._sources.sessions.credentials(function.role, SERVICE, function.function_arn)
-        return self._sources.clients.client("sqs", self._mapping.region, keys, OF_JOBS)
+        client = self._sources.functions.client_of(function, "sqs")
+        return client, queue_url(client, self._mapping.event_source_arn)
 
     def _handle(self, messages: list[dict[str, Any]]) -> None:
         try:
@@ -368,8 +351,8 @@ class _Poller:
                 {"Id": str(number), "ReceiptHandle": it["ReceiptHandle"]}
                 for number, it in enumerate(done[start : start + _MOST])
             ]
-            queues = self._queues()
-            queues.delete_message_batch(QueueUrl=f"{queues.meta.endpoint_url}/{self._path}", Entries=entries)
+            queues, url = self._queue()
+            queues.delete_message_batch(QueueUrl=url, Entries=entries)
 
     def _record(self, message: dict[str, Any]) -> dict[str, Any]:
         attributes = {

@@ -28,6 +28,7 @@ from typing import Any
 
 from moto.awslambda.models import LambdaFunction, lambda_backends
 
+from sagemaker_local_account.aws.awslambda.arns import unqualified
 from sagemaker_local_account.core import atomic_files
 from sagemaker_local_account.runtime.pod import HostError, Pod
 from sagemaker_local_account.runtime.spec import ContainerSpec, Mount, PodSpec
@@ -297,7 +298,7 @@ class ExecutionEnvironments:
 
     @contextlib.contextmanager
     def _one_more(self, function: LambdaFunction) -> Iterator[None]:
-        reserved, arn = function.reserved_concurrency, ":".join(function.function_arn.split(":")[:7])
+        reserved, arn = function.reserved_concurrency, unqualified(function.function_arn)
         with self._lock:
             if reserved is not None and self._running[arn] >= int(reserved):
                 raise Throttled

@@ -94,7 +94,7 @@ class Functions:
         self._environments = ExecutionEnvironments(folder)
         self._clients, self._sessions, self._environment = clients, sessions, environment
         self.authorizer = authorizer
-        self.asynchronous = Asynchronous(self.call, self._client_of)
+        self.asynchronous = Asynchronous(self.call, self.client_of)
 
     def call(self, function: LambdaFunction, event: Any, request_id: str = "") -> Call:
         """Invokes a function, and waits for its end or its Timeout, which kills it.
@@ -132,7 +132,8 @@ class Functions:
         self.asynchronous.close()
         self._environments.close()
 
-    def _client_of(self, function: LambdaFunction, service: str) -> Any:
+    def client_of(self, function: LambdaFunction, service: str) -> Any:
+        """Returns a client of a service with a function's role."""
         keys = self._sessions.credentials(function.role, SERVICE, function.function_arn)
         return self._clients.client(service, function.region, keys, OF_JOBS)
 

@@ -13,7 +13,14 @@ from sagemaker_local_account.aws.resource_base import Properties, ResourceBase, 
 from sagemaker_local_account.aws.resource_types import ResourceType, ServiceResources, real
 
 
-class Permission(ResourceBase):
+class _OfFunctions(ResourceBase):
+    @property
+    def _functions(self) -> Any:
+        """The backend of moto."""
+        return lambda_backends[self.account_id][self.region_name]
+
+
+class Permission(_OfFunctions):
     """AWS::Lambda::Permission: a statement of the policy of a function."""
 
     @override
@@ -29,10 +36,10 @@ class Permission(ResourceBase):
 
     @property
     def _function(self) -> Any:
-        return lambda_backends[self.account_id][self.region_name].get_function(self.properties["FunctionName"])
+        return self._functions.get_function(self.properties["FunctionName"])
 
 
-class LayerVersion(ResourceBase):
+class LayerVersion(_OfFunctions):
     """AWS::Lambda::LayerVersion; its physical id is its ARN."""
 
     @override
@@ -42,19 +49,15 @@ class LayerVersion(ResourceBase):
     @override
     def create(self) -> None:
         spec = {"LayerName": self.physical_resource_id, **self.properties}
-        self.physical_resource_id = self._layers.publish_layer_version(spec).arn
+        self.physical_resource_id = self._functions.publish_layer_version(spec).arn
 
     @override
     def delete(self, account_id: str, region_name: str) -> None:
         name, version = self.physical_resource_id.split(":")[-2:]
-        self._layers.delete_layer_version(name, version)
-
-    @property
-    def _layers(self) -> Any:
-        return lambda_backends[self.account_id][self.region_name]
+        self._functions.delete_layer_version(name, version)
 
 
-class Version(ResourceBase):
+class Version(_OfFunctions):
     """AWS::Lambda::Version: the code and configuration that a function has now; its physical id is its ARN."""
 
     @override
@@ -71,12 +74,8 @@ class Version(ResourceBase):
         name, version = self.physical_resource_id.split(":")[-2:]
         self._functions.delete_function(f"{name}:{version}")
 
-    @property
-    def _functions(self) -> Any:
-        return lambda_backends[self.account_id][self.region_name]
 
-
-class Alias(ResourceBase):
+class Alias(_OfFunctions):
     """AWS::Lambda::Alias: a name of a version; its physical id is its ARN."""
 
     @override
@@ -103,12 +102,8 @@ class Alias(ResourceBase):
     def delete(self, account_id: str, region_name: str) -> None:
         self._functions.delete_alias(self.properties["Name"], self.properties["FunctionName"])
 
-    @property
-    def _functions(self) -> Any:
-        return lambda_backends[self.account_id][self.region_name]
 
-
-class InvokeConfig(ResourceBase):
+class InvokeConfig(_OfFunctions):
     """AWS::Lambda::EventInvokeConfig: what becomes of the function's asynchronous invocations."""
 
     @override
@@ -137,12 +132,8 @@ class InvokeConfig(ResourceBase):
             else given["FunctionName"]
         )
 
-    @property
-    def _functions(self) -> Any:
-        return lambda_backends[self.account_id][self.region_name]
 
-
-class QueueMapping(ResourceBase):
+class QueueMapping(_OfFunctions):
     """AWS::Lambda::EventSourceMapping of an SQS queue; its physical id is its UUID."""
 
     @override
@@ -167,10 +158,6 @@ class QueueMapping(ResourceBase):
     @property
     def _mapping(self) -> Any:
         return self._functions.get_event_source_mapping(self.physical_resource_id)
-
-    @property
-    def _functions(self) -> Any:
-        return lambda_backends[self.account_id][self.region_name]
 
 
 RESOURCES = ServiceResources(

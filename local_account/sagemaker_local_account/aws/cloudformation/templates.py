@@ -88,12 +88,11 @@ def check(template: dict[str, Any]) -> None:
             if not resource_registry.supported(definition["Type"])
         ],
     )
-    transforms = template.get("Transform", [])
     _refuse(
         "does not support these transforms and macros",
         [
             str(one)
-            for one in ([transforms] if isinstance(transforms, str | dict) else transforms)
+            for one in _transforms(template)
             if (one.get("Name") if isinstance(one, dict) else one) not in _TRANSFORMS
         ],
     )
@@ -122,6 +121,11 @@ def check(template: dict[str, Any]) -> None:
             for property_name in resource_registry.unsupported(definition["Type"], definition.get("Properties", {}))
         ],
     )
+
+
+def _transforms(template: dict[str, Any]) -> list[Any]:
+    found = template.get("Transform", [])
+    return [found] if isinstance(found, str | dict) else list(found)
 
 
 def _refuse(why: str, found: list[str]) -> None:
@@ -161,7 +165,6 @@ def summary(template: str | None) -> dict[str, Any]:
     """
     found = parsed(template)
     check(found)
-    transforms = found.get("Transform", [])
     needed = capabilities(found)
     answer = {
         "Description": found.get("Description", ""),
@@ -175,7 +178,7 @@ def summary(template: str | None) -> dict[str, Any]:
             for name, about in found.get("Parameters", {}).items()
         ],
         "Capabilities": needed,
-        "DeclaredTransforms": [transforms] if isinstance(transforms, str) else transforms,
+        "DeclaredTransforms": [one["Name"] if isinstance(one, dict) else one for one in _transforms(found)],
     }
     if needed:
         types = ", ".join(sorted({one["Type"] for one in _of_iam(found)}))

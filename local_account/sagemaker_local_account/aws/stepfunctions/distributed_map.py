@@ -145,9 +145,8 @@ class _MapRun:
             selected.append(self._selected_of(env, index, item))
             self.frame.delete_frame(env)
         state_input = self.env.states.get_input()
-        found = map_extensions.batches(self.extensions, selected, self.env, state_input)
-        self.items = [{**common, "Items": items} for *items, common in found]
-        self.weights = [len(items) for *items, _ in found]
+        self.items = map_extensions.batches(self.extensions, selected, self.env, state_input)
+        self.weights = [len(batch["Items"]) for batch in self.items]
         self._selected = True
 
     def _run(self, index: int, item: Any) -> None:

@@ -68,7 +68,7 @@ def invalid_batcher(state: dict[str, Any]) -> str:
     return ""
 
 
-def batches(extensions: Extensions, items: list[Any], env: Environment, state_input: Any) -> list[list[Any]]:
+def batches(extensions: Extensions, items: list[Any], env: Environment, state_input: Any) -> list[dict[str, Any]]:
     """Divides the items of a Map Run.
 
     Args:
@@ -78,26 +78,25 @@ def batches(extensions: Extensions, items: list[Any], env: Environment, state_in
         state_input: of the Map state.
 
     Returns:
-        The items of each batch, and last what they have in common: BatchInput.
+        The input of the execution of each batch: BatchInput, and its items under "Items".
     """
-    batcher = extensions.batcher
     template = {
-        f"{name.removesuffix('Path')}.$" if name.endswith("Path") else name: value for name, value in batcher.items()
+        f"{name.removesuffix('Path')}.$" if name.endswith("Path") else name: value
+        for name, value in extensions.batcher.items()
     }
-    made = _evaluated(template, extensions.language, env, state_input)
-    most, longest = (int(made.pop(limit, 0)) for limit in _LIMITS)
+    common = _evaluated(template, extensions.language, env, state_input)
+    most, longest = (int(common.pop(limit, 0)) for limit in _LIMITS)
+    empty = _bytes({**common, "Items": []})
     found: list[list[Any]] = []
     size = 0
-    base = _bytes({**made, "Items": []})
     for item in items:
-        more = _bytes(item) + bool(found and found[-1])
-        full = not found or (most and len(found[-1]) >= most) or (longest and size + more > longest)
-        if full:
+        more = _bytes(item) + 1  # and the comma before it
+        if not found or (most and len(found[-1]) >= most) or (longest and size + more > longest):
             found.append([])
-            size, more = base, _bytes(item)
+            size = empty - 1  # the first has no comma
         found[-1].append(item)
         size += more
-    return [[*batch, made] for batch in found]
+    return [{**common, "Items": batch} for batch in found]
 
 
 def transformed(extensions: Extensions, outputs: list[Any]) -> list[Any]:
