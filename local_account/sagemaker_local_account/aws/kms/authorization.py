@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from sagemaker_local_account.core.location import Location
@@ -33,6 +33,24 @@ def key_arn(key: str, location: Location) -> str:
             return str(backend.keys[id].arn)
         return key if key.startswith("arn:") else f"arn:aws:kms:{location.region}:{location.account}:key/{key}"
     return key
+
+
+def calls_for_caller(
+    service: str, key: str | None, actions: Iterable[str], context: Mapping[str, Any], location: Location
+) -> list[Call]:
+    """Returns what a service calls for its caller; none with AWS's own key, which lets the account's principals use it so.
+
+    Args:
+        service: its name in hosts, such as "sns".
+        key: by its id, its alias or the ARN of either; None without one.
+        actions: of KMS, such as "Decrypt".
+        context: the condition keys of the caller's request.
+        location: of the service.
+    """
+    if not key or key.endswith(f"alias/aws/{service}"):
+        return []
+    via = {**context, "kms:viaservice": (f"{service}.{location.region}.amazonaws.com",)}
+    return [Call(f"kms:{action}", key_arn(key, location), via) for action in actions]
 
 
 def _policy_of(arn: str, location: Location) -> Any:

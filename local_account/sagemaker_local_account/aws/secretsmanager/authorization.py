@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from sagemaker_local_account.aws.kms.authorization import key_arn
+from sagemaker_local_account.aws.kms.authorization import calls_for_caller
 from sagemaker_local_account.core.location import Location, region_of
 from sagemaker_local_account.iam.policies import Call
 from sagemaker_local_account.iam.service_authorization import ServiceAuthorization
@@ -41,25 +41,19 @@ def _resources_of(operation: str, request: Mapping[str, Any], location: Location
     return [str(id) if str(id).startswith("arn:") else f"{base}{id}"]
 
 
-def _on_key(key: str | None, actions: tuple[str, ...], context: Mapping[str, Any], location: Location) -> list[Call]:
-    if not key or key.endswith(
-        "alias/aws/secretsmanager"
-    ):  # AWS's own key lets the account's principals use it by the service
-        return []
-    via = {**context, "kms:viaservice": (f"secretsmanager.{location.region}.amazonaws.com",)}
-    return [Call(f"kms:{action}", key_arn(key, location), via) for action in actions]
-
-
 def _with_key(call: Call, location: Location) -> list[Call]:
     actions = _KEY_CALLS.get(call.action.removeprefix("secretsmanager:"), ())
     location = Location(location.account, region_of(call.resource) or location.region)
     found = _secret(call.resource, location) if actions else None
-    return [] if found is None else _on_key(found.kms_key_id, actions, call.context, location)
+    return (
+        [] if found is None else calls_for_caller("secretsmanager", found.kms_key_id, actions, call.context, location)
+    )
 
 
 def _with_new_key(call: Call, request: Mapping[str, Any], location: Location) -> Iterator[Call]:
     if call.action.removeprefix("secretsmanager:") in _NEW_KEY_CALLS:
-        yield from _on_key(request.get("KmsKeyId"), ("GenerateDataKey", "Decrypt"), call.context, location)
+        actions, key = ("GenerateDataKey", "Decrypt"), request.get("KmsKeyId")
+        yield from calls_for_caller("secretsmanager", key, actions, call.context, location)
 
 
 def _policy_of(arn: str, location: Location) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from sagemaker_local_account.aws.kms.authorization import key_arn
+from sagemaker_local_account.aws.kms.authorization import calls_for_caller
 from sagemaker_local_account.core.location import Location, region_of
 from sagemaker_local_account.iam.policies import Call
 from sagemaker_local_account.iam.service_authorization import ServiceAuthorization
@@ -16,11 +16,8 @@ def _with_key(call: Call, location: Location) -> list[Call]:
         return []
     location = Location(location.account, region_of(call.resource) or location.region)
     topic = _topic(call.resource, location)
-    key = "" if topic is None else topic.kms_master_key_id
-    if not key or key.endswith("alias/aws/sns"):  # AWS's own key lets the account's principals use it by SNS
-        return []
-    context = {**call.context, "kms:viaservice": (f"sns.{location.region}.amazonaws.com",)}
-    return [Call(action, key_arn(key, location), context) for action in ("kms:Decrypt", "kms:GenerateDataKey")]
+    key = None if topic is None else topic.kms_master_key_id
+    return calls_for_caller("sns", key, ("Decrypt", "GenerateDataKey"), call.context, location)
 
 
 def _policy_of(arn: str, location: Location) -> Any:
