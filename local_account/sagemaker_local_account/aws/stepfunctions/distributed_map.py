@@ -245,14 +245,19 @@ def _check_permission(env: Environment) -> None:
         raise _failure(env, StatesErrorNameType.StatesPermissions, str(denied)) from None
 
 
+def _credentials(env: Environment) -> Any:
+    """Those of the state machine's role."""
+    credentials: Any = StateCredentials(role_arn=env.aws_execution_details.role_arn)
+    credentials.machine_arn = env.states.context_object.context_object_data["StateMachine"]["Id"]
+    return credentials
+
+
 def _read(self: Any, env: Environment) -> None:
     """Reads items with the state machine's role; moto's fails without States.ItemReaderFailed."""
     self.resource.eval(env=env)
     part = env.stack.pop()
-    credentials: Any = StateCredentials(role_arn=env.aws_execution_details.role_arn)
-    credentials.machine_arn = env.states.context_object.context_object_data["StateMachine"]["Id"]
     try:
-        self._get_api_action_handler()(env, part, credentials)
+        self._get_api_action_handler()(env, part, _credentials(env))
     except ClientError as error:
         raise _failure(env, StatesErrorNameType.StatesItemReaderFailed, str(error)) from None
 
@@ -265,13 +270,11 @@ def _write_results(self: ResultWriter, env: Environment) -> None:
     run: _MapRun = getattr(env, _MAP_RUN)
     self.resource_eval.resource.eval(env=env)
     part = env.stack.pop()
-    credentials: Any = StateCredentials(role_arn=env.aws_execution_details.role_arn)
-    credentials.machine_arn = env.states.context_object.context_object_data["StateMachine"]["Id"]
     prefix = to.get("Prefix", "")
     folder = f"{prefix}{'/' if prefix and not prefix.endswith('/') else ''}{run.record.map_run_arn.rpartition(':')[2]}"
     lines = run.extensions.writer.get("OutputType") == "JSONL"
     try:
-        s3 = ResourceEvalS3._get_s3_client(resource_runtime_part=part, state_credentials=credentials)
+        s3 = ResourceEvalS3._get_s3_client(resource_runtime_part=part, state_credentials=_credentials(env))
         files: dict[str, list[dict[str, Any]]] = {"FAILED": [], "PENDING": [], "SUCCEEDED": []}
         for name, status in (("FAILED", (ProgramError, ProgramTimedOut)), ("SUCCEEDED", ProgramEnded)):
             results = run.results(status)
