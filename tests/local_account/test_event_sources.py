@@ -12,7 +12,7 @@ from botocore.exceptions import ClientError, WaiterError
 from cdk_stacks import deploy, destroy, ids, reasons
 from running_account import Running
 
-from sagemaker_local_account.aws.awslambda import event_sources
+from sagemaker_local_account.aws.awslambda import arns, event_sources
 
 # Sends what it got to another queue; a record whose body has "fails" fails, all of them where it has "raises".
 CODE = """
@@ -279,3 +279,16 @@ def test_a_queue_has_one_mapping_to_a_function_which_stays_as_it_is_where_its_ch
         lambda_.update_event_source_mapping(UUID=found["UUID"], BatchSize=11)
     assert lambda_.get_event_source_mapping(UUID=found["UUID"])["BatchSize"] == 10
     destroy(running, "Twice")
+
+
+ARN = "arn:aws:lambda:us-east-1:123456789012:function:f"
+
+
+@pytest.mark.parametrize(
+    ("name", "arn"),
+    [("f", ARN), ("f:live", f"{ARN}:live"), (ARN, ARN), (f"{ARN}:2", f"{ARN}:2"), (f"{ARN}:live", f"{ARN}:live")],
+)
+@pytest.mark.parametrize("own", [ARN, f"{ARN}:1"])
+def test_a_mapping_is_of_the_version_or_alias_of_what_names_its_function(name: str, arn: str, own: str) -> None:
+    assert arns.qualified(own, name) == arn
+    assert arns.unqualified(arn) == ARN
