@@ -53,6 +53,29 @@ def test_the_stack_of_a_script_sends_the_scripts_request(
 
 
 @pytest.mark.soak
+@pytest.mark.parametrize("version", UPLOADED)
+def test_the_stack_of_a_script_uploads_its_folder_for_awss_container(
+    version: str, programs_of: Callable[[Path], Path], tmp_path: Path
+) -> None:
+    python = programs_of(HERE / f"requirements-{version}.txt") / "python"
+    image = "763104351884.dkr.ecr.us-east-1.amazonaws.com/pytorch-training:2.8.0-cpu-py312"
+    given = [image, ROLE, str(SOURCE), str(tmp_path), *([BUCKET] if version == "v2" else [])]
+    caught = request_of_script(HERE / f"sdk_{version}.py", given, python=str(python))
+    adopted = adopted_stack(caught.request, region=caught.region, source_code=caught.source)
+    requests, refused = requests_of({version: adopted})
+    assert refused == {}
+    assert f'{SOURCE.name}", entry_point="train.py")' in adopted.source
+    listed = {it.member for it in adopted.differences}
+    of_members = {
+        it.partition("]")[0] + "]" if "]" in it else it for it in differing(caught.request, requests[version])
+    }
+    channels = {f"InputDataConfig[{name}]" for name in ("code", "sm_drivers")} if version == "v3" else set()
+    tagged = {it for it in listed if it.startswith("Tags[")}
+    assert of_members | tagged == listed
+    assert channels <= listed
+
+
+@pytest.mark.soak
 @pytest.mark.parametrize(
     "case",
     [

@@ -70,6 +70,55 @@ def test_arguments_of_another_form_put_what_starts_the_script_beside_it(source: 
     assert json.loads(stack.request()["HyperParameters"]["sagemaker_program"]) == "script_arguments.py"
 
 
+def test_a_command_is_started_by_the_file_beside_it(source: Path) -> None:
+    stack = UserStack()
+    stack.workflow(code=TrainingCode(str(source), command='accelerate launch train.py "$@"'))
+    assert {"script_arguments.py", "script_arguments.json"} < archive_of(stack)[1].keys()
+    assert json.loads(stack.request()["HyperParameters"]["sagemaker_program"]) == "script_arguments.py"
+
+
+def test_requirements_beside_a_script_of_the_shell_are_installed_by_starting_it_from_python(source: Path) -> None:
+    stack = UserStack()
+    stack.workflow(code=TrainingCode(str(source), entry_point="run.sh"))
+    assert json.loads(stack.request()["HyperParameters"]["sagemaker_program"]) == "script_arguments.py"
+    (source / "requirements.txt").unlink()
+    plain = UserStack()
+    plain.workflow(code=TrainingCode(str(source), entry_point="run.sh"))
+    assert json.loads(plain.request()["HyperParameters"]["sagemaker_program"]) == "run.sh"
+
+
+def test_the_script_of_a_command_is_the_first_of_the_folder_that_it_names(source: Path) -> None:
+    assert TrainingCode(str(source), command="python setup.py && python ./train.py models/gpt.py").script == "train.py"
+    assert TrainingCode(str(source), command="bash run.sh").script == ""
+
+
+@pytest.mark.parametrize(
+    ("props", "message"),
+    [
+        ({"entry_point": "run.sh"}, "entry_point must be left out beside command ... got 'run.sh'"),
+        ({"arguments": "key=value"}, "arguments must be left out beside command ... got 'key=value'"),
+        ({"flags": ["amp"]}, "flags must be left out beside command ... got ('amp',)"),
+        ({"command": " "}, "command must be a command of bash ... like 'accelerate launch ... got ' '"),
+        (
+            {"command": "python 'train.py"},
+            'command must be a command of bash, with an end for each quote ... got "python \'train.py"',
+        ),
+    ],
+)
+def test_what_a_command_cannot_be_with_is_refused(source: Path, props: dict[str, Any], message: str) -> None:
+    given = {"command": "python train.py", **props}
+    assert reads(message_of(lambda: TrainingCode(str(source), **given)), message)
+
+
+def test_a_command_beside_a_launcher_is_refused(source: Path) -> None:
+    job = DataParallelJob(InstanceGroup("ml.g5.12xlarge"), launcher=Torchrun())
+    code = TrainingCode(str(source), command="accelerate launch train.py")
+    assert reads(
+        message_of(lambda: UserStack().workflow(job=job, code=code)),
+        "launcher must be left out beside code.command ... got 'sagemaker_torch_distributed_enabled'",
+    )
+
+
 @pytest.mark.parametrize("other", [{"flags": ["compile"]}, {"arguments": "key=value"}, {"arguments": "--key=value"}])
 def test_the_archives_hash_depends_on_the_form_of_arguments(source: Path, other: Any) -> None:
     hashes = []

@@ -46,6 +46,11 @@ FOUR_HOSTS = HeterogeneousJob(
     train=DataParallelJob(InstanceGroup("ml.g5.xlarge", 2), launcher=Torchrun()),
     train_group="dnn_group",
 )
+# As AWS's samples start accelerate and torchrun themselves, by the variables of ModelTrainer.
+TORCHRUN = (
+    'torchrun --nnodes "$SM_HOST_COUNT" --node_rank "$SM_CURRENT_HOST_RANK" --nproc_per_node 1 '
+    '--master_addr "$SM_MASTER_ADDR" --master_port "$SM_MASTER_PORT" probe.py "$@"'
+)
 
 
 class Executions(cdk.Stack):
@@ -63,6 +68,8 @@ class Executions(cdk.Stack):
             code = TrainingCode(folder, "probe.py")
             self.workflow("Fetched", KINDS["Sync"], "report", image=container, code=code)
             self.workflow("Isolated", KINDS["Loop"], "report", image=container, code=code, network_isolation=True)
+            on_two = DataParallelJob(InstanceGroup("ml.m5.xlarge", 2))
+            self.workflow("Command", on_two, "report", image=container, code=TrainingCode(folder, command=TORCHRUN))
         cdk.CfnOutput(self, "BucketName", value=self.bucket.bucket_name)
         # Each execution of the poller polls twice, so that a job of seconds takes several.
         with mock.patch.object(polling, "POLLS", 2):
@@ -225,6 +232,14 @@ def test_a_container_of_awss_runs_code_from_s3_and_without_a_network_from_a_chan
     assert len(isolated) == 2
     for report in isolated:
         assert report["data"] == [report["sm"]["SM_MODULE_DIR"]]
+
+
+def test_a_command_starts_the_processes_of_all_hosts_with_the_hyperparameters(
+    deployed: Deployed, machines: dict[str, str]
+) -> None:
+    reports = reports_of(deployed, deployed.start(machines["CommandArn"]))
+    assert sorted(reports) == ["algo-1-0.json", "algo-2-1.json"]
+    assert [report["sum over ranks"] for report in reports.values()] == [2, 2]
 
 
 def test_an_execution_whose_job_leaves_no_model_fails_where_it_must_have_one(

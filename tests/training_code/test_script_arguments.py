@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -42,6 +43,37 @@ ARGUMENTS = "import json, sys; print(json.dumps(sys.argv[1:]))"
 )
 def test_arguments_have_the_form_and_flags_have_no_value(tmp_path: Path, form: str, passed: list[str]) -> None:
     assert json.loads(started(tmp_path, ARGUMENTS, form, ["dry-run"], *GIVEN)) == passed
+
+
+def commanded(folder: Path, command: str, *given: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    (folder / STARTER.name).write_bytes(STARTER.read_bytes())
+    (folder / "script_arguments.json").write_text(json.dumps({"command": command}))
+    return subprocess.run(
+        [sys.executable, STARTER.name, *given],
+        cwd=folder,
+        env={"PATH": os.environ["PATH"], **environment},
+        stdout=subprocess.PIPE,
+        text=True,
+        check=False,
+    )
+
+
+def test_a_command_has_the_hyperparameters_as_its_arguments(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(ARGUMENTS)
+    done = commanded(tmp_path, f'{sys.executable} train.py --seed 1 "$@"', "--text", "a b", "--path", "$HOME")
+    assert json.loads(done.stdout) == ["--seed", "1", "--text", "a b", "--path", "$HOME"]
+
+
+def test_a_command_ends_at_its_first_error_with_its_exit_code(tmp_path: Path) -> None:
+    done = commanded(tmp_path, "(exit 3); echo trains")
+    assert (done.returncode, done.stdout) == (3, "")
+
+
+@pytest.mark.parametrize(("host", "rank"), [("algo-1", "0"), ("algo-10", "1"), ("algo-2", "2")])
+def test_a_command_finds_its_host_among_all_as_model_trainer_says_it(tmp_path: Path, host: str, rank: str) -> None:
+    hosts = {"SM_HOSTS": json.dumps(["algo-1", "algo-2", "algo-10"]), "SM_CURRENT_HOST": host}
+    names = '"$SM_HOST_COUNT $SM_CURRENT_HOST_RANK $SM_MASTER_ADDR $SM_MASTER_PORT"'
+    assert commanded(tmp_path, f"echo {names}", **hosts).stdout.split() == ["3", rank, "algo-1", "7777"]
 
 
 def test_a_flag_that_is_false_is_left_out(tmp_path: Path) -> None:

@@ -1,7 +1,8 @@
-"""Starts a training script with its arguments in the form that it takes, in place of the toolkit's `--key value`.
+"""Starts a training script with its arguments in the form that it takes, or a command, in place of SageMaker's toolkit.
 
-`TrainingCode(arguments=..., flags=...)` puts this file beside the script, with `script_arguments.json`, which names the script,
-the form and the flags. The script takes the place of this process, so that signals and the exit code are its own. It requires
+`TrainingCode(arguments=..., flags=..., command=...)` puts this file beside the script, and beside one of the shell with a
+requirements.txt, which the toolkit installs for Python scripts alone. `script_arguments.json` names the script, the form and the
+flags, or the command. What is started takes the place of this process, so that signals and the exit code are its own. It requires
 Python 3.8 or later, and no packages.
 """
 
@@ -36,10 +37,25 @@ def converted(given, form, flags):
     return arguments
 
 
+def of_hosts():
+    """What ModelTrainer of SageMaker's SDK tells a command of the hosts, and the toolkit does not (its environment.py)."""
+    hosts = sorted(json.loads(os.environ.get("SM_HOSTS", "[]"))) or ["localhost"]
+    host = os.environ.get("SM_CURRENT_HOST")
+    return {
+        "SM_HOST_COUNT": str(len(hosts)),
+        "SM_CURRENT_HOST_RANK": str(hosts.index(host) if host in hosts else 0),
+        "SM_MASTER_ADDR": hosts[0],
+        "SM_MASTER_PORT": "7777",
+    }
+
+
 def main():
-    """Start the script."""
+    """Start the script, or the command."""
     folder = Path(__file__).resolve().parent
     settings = json.loads((folder / SETTINGS).read_text())
+    if "command" in settings:
+        os.environ.update(of_hosts())
+        os.execvp("bash", ["bash", "-e", "-c", settings["command"], "bash", *sys.argv[1:]])
     script = str(folder / settings["script"])
     program = sys.executable if script.endswith(".py") else "bash"
     os.execvp(program, [program, script, *converted(sys.argv[1:], settings["form"], settings["flags"])])

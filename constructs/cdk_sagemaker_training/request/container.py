@@ -9,6 +9,7 @@ import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from fnmatch import fnmatch
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Required, TypedDict
 
 from cdk_sagemaker_training.core.errors import must
@@ -242,7 +243,36 @@ def _check_code(code: TrainingCode, context: JobContext) -> None:
         raise must("channels", rule, "'sources'", repr(channels["code"]))
     if (script := props["image"].own_script()) is not None:
         _refuse_code(code, f"an image whose Dockerfile has a script of its own ({script})")
+    _check_start(code, context)
     check_options(code, context)
+
+
+_LAUNCHER = re.compile(r"sagemaker_(?!training_compiler)\w+_enabled")
+# Those that start Python scripts alone (torch_distributed.py and pytorch_xla.py of sagemaker-training, `_create_command`).
+_OF_SCRIPTS = {
+    "sagemaker_torch_distributed_enabled": "Torchrun()",
+    "sagemaker_pytorch_xla_multi_worker_enabled": "PyTorchXla()",
+}
+
+
+def _check_start(code: TrainingCode, context: JobContext) -> None:
+    """The toolkit and the job's launcher can start the code (_entry_point_type.py and process.py of sagemaker-training)."""
+    launchers = [name for name in context.job_request.hyperparameters if _LAUNCHER.fullmatch(name)]
+    if code.command is not None and launchers:
+        raise must(
+            "launcher", "be left out beside code.command, which starts the processes", "None", repr(launchers[0])
+        )
+    [launcher] = [_OF_SCRIPTS[name] for name in launchers if name in _OF_SCRIPTS][:1] or [""]
+    package = Path("setup.py") in code.files() and not code.program.endswith(".sh")
+    if launcher and code.is_shell_script:
+        rule = f"end in .py for {launcher}, which starts Python scripts alone; a command of its own is command"
+        raise must("code.entry_point", rule, "'train.py'", repr(code.entry_point))
+    if launcher and package:
+        rule = f"be a folder without setup.py for {launcher}, which starts no Python packages; leave it out by exclude"
+        raise must("code.directory", rule, "exclude=['setup.py']", repr(code.directory))
+    if package and "/" in code.program:
+        rule = "be at the top of a folder with setup.py, which the toolkit starts by python -m"
+        raise must("code.entry_point", rule, repr(Path(code.entry_point).name), repr(code.entry_point))
 
 
 def _refuse_code(code: TrainingCode, because: str) -> None:

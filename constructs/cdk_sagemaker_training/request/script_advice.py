@@ -59,7 +59,7 @@ def code_advice(code: TrainingCode, context: JobContext) -> Iterator[Advice]:
     yield from ignored_advice(code, context)
     yield from _replaced_advice(code, files, context)
     modules, versions = _modules(files, context), _versions(code, files, context.props)
-    yield from _advice(Path(code.directory), files, context, code.entry_point, modules, versions)
+    yield from _advice(Path(code.directory), files, context, code.script, modules, versions)
 
 
 def copied_code_advice(image: TrainingImage, context: JobContext) -> Iterator[Advice]:
@@ -307,7 +307,8 @@ def _options(code: TrainingCode, props: Mapping[str, Any]) -> Options | None:
     path = Path(code.directory, code.entry_point)
     # HfArgumentParser reads more arguments from a file of the script's name.
     if (
-        code.arguments == "key=value"
+        code.command is not None
+        or code.arguments == "key=value"
         or props.get("container_entrypoint") is not None
         or path.with_suffix(".args").is_file()
     ):

@@ -65,9 +65,10 @@ def _archive(code: TrainingCode) -> bytes:
 
 
 def _starter(code: TrainingCode) -> dict[str, bytes]:
-    """The files that start the script with its arguments in the form that it takes, by name; none for the toolkit's."""
+    """The files that start the script in place of the toolkit, by name; none where that does."""
     if not code.starter:
         return {}
-    settings = {"script": code.entry_point, "form": code.arguments, "flags": [*code.flags]}
+    of_script = {"script": code.entry_point, "form": code.arguments, "flags": [*code.flags]}
+    settings = of_script if code.command is None else {"command": code.command}
     program = Path(training_code_path(), "entrypoint", STARTER)
     return {STARTER: program.read_bytes(), SETTINGS: json.dumps(settings).encode()}

@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 import os
 import runpy
+import shlex
 import sys
 from pathlib import Path
 from typing import Any
@@ -55,10 +56,13 @@ def main(output: str, account: str, script: str, *arguments: str) -> None:
 
     found: dict[str, Any] = {"uploads": []}
 
+    def caught(client: Any, parameters: dict[str, Any]) -> dict[str, Any]:
+        return {**found, "request": parameters, "region": client.meta.region_name, "source": source_of(sys._getframe())}
+
     def answer(client: Any, operation: str, parameters: dict[str, Any]) -> dict[str, Any]:
         call = f"{client.meta.service_model.service_name}:{operation}"
         if call == "sagemaker:CreateTrainingJob":
-            Path(output).write_text(json.dumps({**found, "request": parameters, "region": client.meta.region_name}))
+            Path(output).write_text(json.dumps(caught(client, parameters)))
             raise RequestCaughtError
         if call == "s3:PutObject":
             found["uploads"].append(f"s3://{parameters['Bucket']}/{parameters['Key']}")
@@ -77,6 +81,51 @@ def main(output: str, account: str, script: str, *arguments: str) -> None:
         runpy.run_path(script, run_name="__main__")
     except RequestCaughtError:
         return
+
+
+def source_of(frame: Any) -> dict[str, Any] | None:
+    """Return the folder of the estimator or ModelTrainer whose method calls, and what starts its script; None for none.
+
+    Args:
+        frame: The frame of the call.
+    """
+    while frame is not None:
+        caller = frame.f_locals.get("self")
+        if getattr(caller, "source_code", None) is not None and hasattr(caller, "training_image"):
+            return _of_model_trainer(caller)
+        if getattr(caller, "entry_point", None) and hasattr(caller, "source_dir") and not caller.git_config:
+            return _of_estimator(caller)
+        frame = frame.f_back
+    return None
+
+
+def _of_model_trainer(trainer: Any) -> dict[str, Any] | None:
+    """Of ``ModelTrainer`` (model_trainer.py of sagemaker-train, and of sagemaker 2, where arguments are in the command alone)."""
+    code, distributed = trainer.source_code, trainer.distributed
+    if not code.source_dir:
+        return None
+    arguments = [shlex.quote(str(one)) for one in getattr(code, "args", None) or ()]
+    return {
+        "directory": os.path.abspath(code.source_dir),
+        "entry_point": "" if code.command else code.entry_script,
+        "command": " ".join([*code.command.split(), *arguments]) if code.command else "",
+        "requirements": code.requirements or "",
+        "exclude": list(code.ignore_patterns or ()),
+        "launcher": "" if code.command or distributed is None else type(distributed).__name__,
+        "processes": getattr(distributed, "process_count_per_node", None),
+        "mpi_options": " ".join(getattr(distributed, "mpi_additional_options", None) or ()),
+        "of_model_trainer": True,
+    }
+
+
+def _of_estimator(estimator: Any) -> dict[str, Any]:
+    """Of the SDK's estimators, version 2: without ``source_dir`` the script is sent alone."""
+    folder, script = os.path.split(estimator.entry_point)
+    return {
+        "directory": os.path.abspath(estimator.source_dir or folder or "."),
+        "entry_point": estimator.entry_point if estimator.source_dir else script,
+        "dependencies": list(estimator.dependencies or ()),
+    }
 
 
 def _refuse_connections(event: str, arguments: tuple[Any, ...]) -> None:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from training_jobs.adopt.code import Source
 from training_jobs.client.errors import TrainingError
 
 _CATCHER = Path(__file__).with_name("catch_request.py")
@@ -26,11 +27,13 @@ class Caught:
         request: CreateTrainingJob's request.
         region: The region of the client that would send it.
         uploads: S3 URIs of what the script would upload before.
+        source: The folder of its training script; None for none, and for one that is not on this machine.
     """
 
     request: dict[str, Any]
     region: str
     uploads: tuple[str, ...]
+    source: Source | None = None
 
 
 def request_of_script(
@@ -73,7 +76,9 @@ def request_of_script(
         caught = json.loads(output.read_text()) if output.is_file() else {}
     if "request" not in caught:
         raise TrainingError(f"{script} {_why(done, caught.get('failed'))}")
-    return Caught(caught["request"], caught["region"], tuple(caught["uploads"]))
+    found = caught["source"]
+    source = None if found is None else Source(**{k: tuple(v) if isinstance(v, list) else v for k, v in found.items()})
+    return Caught(caught["request"], caught["region"], tuple(caught["uploads"]), source)
 
 
 def _why(done: subprocess.CompletedProcess[str], failed: str | None) -> str:

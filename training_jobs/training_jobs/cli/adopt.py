@@ -131,12 +131,13 @@ def adopted_job(context: typer.Context, name: str) -> Adopted:
         raise TrainingError(f"{name} cannot be adopted: {error}") from error
 
 
-def adopted_script(context: typer.Context, sdk: Sdk) -> Adopted:
+def adopted_script(context: typer.Context, sdk: Sdk, beside: Path | None = None) -> Adopted:
     """Return the stack of what a script would send.
 
     Args:
         context: The command's context.
         sdk: The script.
+        beside: The folder in which the stack runs; None for the working directory.
 
     Raises:
         TrainingError: The script starts no job, or there is no stack for it.
@@ -148,7 +149,9 @@ def adopted_script(context: typer.Context, sdk: Sdk) -> Adopted:
     options: Options = context.find_root().obj or Options()
     caught = request_of_script(sdk.script, sdk.arguments, account=sdk.account, region=options.region, python=sdk.python)
     try:
-        return adopted_stack(caught.request, region=caught.region, uploads=caught.uploads)
+        return adopted_stack(
+            caught.request, region=caught.region, uploads=caught.uploads, source_code=caught.source, beside=beside
+        )
     except ValueError as error:
         raise TrainingError(f"{sdk.script} cannot be adopted: {error}") from error
 

@@ -54,7 +54,7 @@ def init(
             written = write_adopted(adopted_job(context, from_job).source, folder)
         elif from_sdk is not None:
             script = Sdk(from_sdk, account=account_number, python=python)
-            written = write_adopted(adopted_script(context, script).source, folder)
+            written = write_adopted(adopted_script(context, script, folder).source, folder)
         elif from_script is not None:
             written = write_script_app(from_script, folder)
         elif kind == "script":

@@ -1,0 +1,92 @@
+"""What the toolkit in the container can start, held against the toolkit itself: entry point, folder and launcher."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sagemaker_training import environment, mpi, process, pytorch_xla, torch_distributed
+from stacks import UserStack, message_of
+
+from cdk_sagemaker_training import (
+    CompiledJob,
+    DataParallelJob,
+    InstanceGroup,
+    Mpi,
+    PyTorchXla,
+    Torchrun,
+    TrainingCode,
+    TrainingCompiler,
+    TrainingImage,
+)
+
+_PROCESS: dict[str, Any] = {"args": ["--lr", "1"], "env_vars": {}, "processes_per_host": 1}
+_HOSTS: dict[str, Any] = {"master_hostname": "algo-1", "hosts": ["algo-1"]}
+# The toolkit's runner of each launcher, which is made and not run.
+RUNNERS: dict[str, Callable[[str], Any]] = {
+    "none": lambda program: process.ProcessRunner(program, **_PROCESS),
+    "torchrun": lambda program: torch_distributed.TorchDistributedRunner(
+        program, **_PROCESS, **_HOSTS, current_host="algo-1", network_interface_name="lo"
+    ),
+    "mpi": lambda program: mpi.MasterRunner(
+        program, **_PROCESS, **_HOSTS, custom_mpi_options="", network_interface_name="lo"
+    ),
+    "xla": lambda program: pytorch_xla.PyTorchXLARunner(
+        program, **_PROCESS, **_HOSTS, current_host="algo-1", num_gpus=1
+    ),
+}
+GROUP = InstanceGroup("ml.p3.16xlarge", 2)
+JOBS = {
+    "none": DataParallelJob(GROUP),
+    "torchrun": DataParallelJob(GROUP, launcher=Torchrun()),
+    "mpi": DataParallelJob(GROUP, launcher=Mpi()),
+    "xla": CompiledJob(InstanceGroup("ml.p3.16xlarge", 2), compiler=TrainingCompiler(), launcher=PyTorchXla()),
+}
+FOLDERS = {
+    "a script": (["train.py"], "train.py"),
+    "a script in a folder": (["src/train.py"], "src/train.py"),
+    "a script of the shell": (["run.sh"], "run.sh"),
+    "a script of the shell and requirements": (["run.sh", "requirements.txt"], "run.sh"),
+    "a program": (["run"], "run"),
+    "a package": (["setup.py", "train.py"], "train.py"),
+    "a package and requirements": (["setup.py", "requirements.txt", "train.py"], "train.py"),
+    "a script in a package's folder": (["setup.py", "src/train.py"], "src/train.py"),
+    "a script of the shell in a package": (["setup.py", "run.sh"], "run.sh"),
+    "a script of the shell below a package": (["setup.py", "bin/run.sh"], "bin/run.sh"),
+    "a program in a package": (["setup.py", "run"], "run"),
+}
+
+
+def starts(folder: Path, program: str, launcher: str, monkeypatch: pytest.MonkeyPatch) -> bool:
+    """Whether the toolkit has a command for it that Python finds: `python -m` takes a module's name."""
+    monkeypatch.setattr(environment, "code_dir", str(folder))
+    runner = RUNNERS[launcher](program)
+    monkeypatch.setattr(runner, "_setup", lambda: None)
+    try:
+        command = runner._create_command()
+    except Exception:  # the toolkit's own classes of errors
+        return False
+    module = command[len(command) - 1 - command[::-1].index("-m") + 1] if "-m" in command else ""
+    return "/" not in module
+
+
+@pytest.mark.parametrize("launcher", JOBS)
+@pytest.mark.parametrize("name", FOLDERS)
+def test_code_is_refused_where_the_toolkit_has_no_command_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, launcher: str
+) -> None:
+    files, entry_point = FOLDERS[name]
+    for file in files:
+        (tmp_path / file).parent.mkdir(exist_ok=True)
+        (tmp_path / file).write_text("")
+    code = TrainingCode(str(tmp_path), entry_point=entry_point)
+    stack = UserStack()
+    of_compiler = {"image": TrainingImage.from_training_compiler(stack, "Compiler", "pytorch", "1.13.1")}
+    props = {"job": JOBS[launcher], "code": code, **(of_compiler if launcher == "xla" else {})}
+    if starts(tmp_path, entry_point, launcher, monkeypatch):
+        stack.workflow(**props)
+    else:
+        assert re.match(r"code\.(entry_point|directory) must", message_of(lambda: stack.workflow(**props)))
