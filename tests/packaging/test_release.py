@@ -218,15 +218,16 @@ def test_the_table_of_transformers_is_what_its_wheels_have(tmp_path: Path, monke
     renamed += "    def __init__(self, args, *, processing_class=None): ...\n"
     old = "    output_dir: str = field(metadata={'help': 'x'})\n    rank: int = field(init=False)\n    fp16: bool = False\n"
     new = "    output_dir: Optional[str] = field(default=None)\n    fp16: bool = False\n    resume: bool = field(default=True)\n"
-    wheel_of_transformers(tmp_path, "4.9.2", old, plain, "AdamW is_here helper OldTokenizer", "")
-    wheel_of_transformers(tmp_path, "4.10.0", old, plain, "AdamW is_here", "")
-    wheel_of_transformers(tmp_path, "5.0.1", new, renamed, "is_here", "name.replace('_', '-')")
-    written: Any = runpy.run_path(str(ROOT / "release" / "transformers_arguments.py"))
+    (folder := tmp_path / "transformers").mkdir()
+    wheel_of_transformers(folder, "4.9.2", old, plain, "AdamW is_here helper OldTokenizer", "")
+    wheel_of_transformers(folder, "4.10.0", old, plain, "AdamW is_here", "")
+    wheel_of_transformers(folder, "5.0.1", new, renamed, "is_here NewTrainer", "name.replace('_', '-')")
+    written: Any = runpy.run_path(str(ROOT / "release" / "library_tables.py"))
     facts = tmp_path / "transformers.json"
     names = written["main"].__globals__
-    monkeypatch.setitem(names, "FACTS", facts)
-    monkeypatch.setitem(names, "last_of_each_minor", lambda: ["4.9.2", "4.10.0", "5.0.1"])
-    monkeypatch.setattr(sys, "argv", ["transformers_arguments.py", "--wheels", str(tmp_path)])
+    monkeypatch.setitem(names, "FACTS", tmp_path)
+    monkeypatch.setitem(names, "last_of_each_minor", lambda *_: ["4.9.2", "4.10.0", "5.0.1"])
+    monkeypatch.setattr(sys, "argv", ["library_tables.py", "transformers", "--wheels", str(tmp_path)])
     written["main"]()
     table = json.loads(facts.read_text())
     assert table["versions"] == ["4.9", "4.10", "5.0"]
@@ -251,3 +252,4 @@ def test_the_table_of_transformers_is_what_its_wheels_have(tmp_path: Path, monke
         ],
     }
     assert table["last_versions"] == {"4.10": "AdamW"}
+    assert table["first_versions"] == {"5.0": "NewTrainer"}

@@ -15,7 +15,7 @@ import transformers
 from removed_cases import CASES, SETUP
 from test_interruptions import KINDS, Kind, packages_of, quiet_tensorflow
 
-from training_jobs.facts.transformers import last_versions
+from training_jobs.facts.libraries import names_of_others
 from training_jobs.lint import Job, lint
 from training_jobs.lint.removed import REMOVED
 from training_jobs.lint.script import Script
@@ -138,7 +138,7 @@ def test_pytorch_lacks_what_is_said_of_it() -> None:
 
 
 def test_transformers_lacks_what_is_said_of_it() -> None:
-    gone = last_versions(transformers.__version__)
+    gone = names_of_others("transformers", transformers.__version__)
     assert len(gone) > 1_000
     assert [name for name in gone if hasattr(transformers, name)] == []
     text = "import transformers\nfrom transformers import AdamW, AutoModel\ntransformers.TFAutoModel.from_pretrained('x')\n"

@@ -18,12 +18,13 @@ import pytest
 import transformers
 
 from training_jobs.adopt.from_script import read_script
-from training_jobs.facts.transformers import arguments_of, arguments_of_others
+from training_jobs.facts.libraries import arguments_of, arguments_of_others
 from training_jobs.lint import Job, lint, options_of, refusals
 from training_jobs.lint.dataclass_options import field_type
 from training_jobs.lint.script import Script
 
 VERSION = transformers.__version__
+VERSIONS = {"transformers": VERSION}
 SCRIPT = """
 import sys
 from dataclasses import dataclass, field
@@ -102,7 +103,7 @@ def runs(one: Script, argv: Sequence[str]) -> bool:
 
 
 def refused(one: Script, given: dict[str, str], flags: Sequence[str] = (), version: str = VERSION) -> list[str]:
-    found = options_of(one, version)
+    found = options_of(one, {"transformers": version})
     assert found is not None
     return [f"{refusal.key}: {refusal.rule}, got {refusal.got}" for refusal in refusals(found, given, flags, True)]
 
@@ -113,7 +114,7 @@ def test_dataclasses_and_hyperparameters_drawn_at_random_are_refused_as_the_real
     by_name = {line.partition(":")[0]: line for line in draw.sample(FIELDS, draw.randint(1, 8))}
     # Python wants fields without a default first.
     one = script(sorted(by_name.values(), key=lambda line: " = " in line))
-    found = options_of(one, VERSION)
+    found = options_of(one, VERSIONS)
     assert found is not None
     keys = sorted(
         {name.lstrip("-") for option in found.options for name in option.names if name[:2] == "--" or len(name) == 2}
@@ -175,7 +176,7 @@ def test_what_the_parser_leaves_out_is_no_option(field: str) -> None:
 @pytest.mark.parametrize("name", ["TrainingArguments", "Seq2SeqTrainingArguments", "Trainer", "Seq2SeqTrainer"])
 def test_the_table_of_arguments_is_that_of_the_library(name: str) -> None:
     made = getattr(transformers, name)
-    known = arguments_of(name, VERSION)
+    known = arguments_of(f"transformers.{name}", VERSIONS)
     assert known is not None
     if dataclasses.is_dataclass(made):
         fields = {field.name: field for field in dataclasses.fields(made) if field.init}
@@ -217,7 +218,7 @@ def test_hyperparameters_of_training_arguments_are_refused_as_the_library_refuse
 
 
 def test_the_refusal_of_a_boolean_has_one_as_its_example() -> None:
-    found = options_of(script(["shuffle: bool = True"]), VERSION)
+    found = options_of(script(["shuffle: bool = True"]), VERSIONS)
     assert found is not None
     [told] = refusals(found, {"shuffle": "maybe"}, (), True)
     assert (told.example, told.got) == ("True", "'maybe' of train.py:15")
@@ -269,13 +270,14 @@ def test_training_arguments_need_a_folder_in_the_versions_that_say_so() -> None:
     ],
 )
 def test_of_a_script_whose_options_are_not_certain_nothing_is_said(text: str) -> None:
-    assert options_of(Script("train.py", text), VERSION) is None
+    assert options_of(Script("train.py", text), VERSIONS) is None
 
 
 def test_of_a_library_whose_version_is_not_known_nothing_is_said() -> None:
     one = script([], TRAINER, TYPES)
-    assert options_of(one, None) is options_of(one, "9.0.0") is options_of(one, "4.3.3") is None
-    assert options_of(script(["a: int = 1"]), None) is not None
+    assert options_of(one) is None
+    assert all(options_of(one, {"transformers": version}) is None for version in ("9.0.0", "4.3.3"))
+    assert options_of(script(["a: int = 1"])) is not None
 
 
 def test_a_field_that_a_new_version_has_too_is_refused_as_the_parser_refuses_it() -> None:
@@ -286,7 +288,7 @@ def test_a_field_that_a_new_version_has_too_is_refused_as_the_parser_refuses_it(
     assert f"'project' of train.py:15 and of train.py:17, TrainingArguments of transformers {VERSION}" in told
     assert not runs(one, ["--output_dir", "x"])
     resolved = one.text.replace(TYPES, f"{TYPES}, conflict_handler='resolve'")
-    assert options_of(Script("train.py", resolved), VERSION) is None
+    assert options_of(Script("train.py", resolved), VERSIONS) is None
 
 
 def test_a_parser_may_look_for_no_file_of_arguments() -> None:
@@ -379,6 +381,8 @@ def test_what_a_script_is_told_is_what_the_library_raises() -> None:
 
 
 def test_an_argument_of_no_version_is_not_one_of_others() -> None:
-    assert "learning_rat" not in arguments_of_others("TrainingArguments", "5.3.0")
-    assert "output_dir" not in arguments_of_others("TrainingArguments", "5.3.0")
-    assert arguments_of_others("TrainingArguments", "4.6.1")["eval_strategy"].startswith("which versions 4.41 to 5.")
+    assert "learning_rat" not in arguments_of_others("transformers.TrainingArguments", {"transformers": "5.3.0"})
+    assert "output_dir" not in arguments_of_others("transformers.TrainingArguments", {"transformers": "5.3.0"})
+    assert arguments_of_others("transformers.TrainingArguments", {"transformers": "4.6.1"})["eval_strategy"].startswith(
+        "which versions 4.41 to 5."
+    )

@@ -9,8 +9,13 @@ the table anew.
 from __future__ import annotations
 
 import json
+import re
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
+from typing import Any
+
+_TRANSFORMERS = re.compile(r"-transformers(\d+\.\d+\.\d+)-")
 
 
 @cache
@@ -28,3 +33,22 @@ def modules_of(base: str) -> frozenset[str] | None:
     repository, _, tag = base.partition(":")
     version = ".".join(tag.partition("-")[0].split(".")[:2])
     return _table().get((repository, version)) if tag.endswith("-sagemaker") else None
+
+
+def of_hugging_face(base: str) -> Mapping[str, str]:
+    """Return the versions of Hugging Face's libraries in one of its containers, by name; only those that are known.
+
+    Args:
+        base: `repository:tag`, like ``"huggingface-pytorch-training:2.9.0-transformers5.3.0-gpu-py312-cu130-ubuntu22.04"``.
+    """
+    tag = _TRANSFORMERS.search(base)
+    if tag is None:
+        return {}
+    table = _hugging_face()
+    row = next((row for row in table["rows"] if row[0] == tag[1]), [tag[1]])
+    return {name: version for name, version in zip(table["columns"], row, strict=False) if version}
+
+
+@cache
+def _hugging_face() -> dict[str, list[Any]]:
+    return dict(json.loads(Path(__file__).with_name("huggingface.json").read_text()))

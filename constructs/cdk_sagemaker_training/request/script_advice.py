@@ -11,7 +11,7 @@ from cdk_sagemaker_training.core.errors import must
 from cdk_sagemaker_training.core.tokens import is_unresolved
 from cdk_sagemaker_training.data.code import TrainingCode
 from cdk_sagemaker_training.data.observability import Debugger
-from cdk_sagemaker_training.facts.modules import modules_of
+from cdk_sagemaker_training.facts.modules import modules_of, of_hugging_face
 from cdk_sagemaker_training.jobs.advice import Advice, advice
 from cdk_sagemaker_training.jobs.hyperparameters import encode_hyperparameter
 from cdk_sagemaker_training.request.context import JobContext
@@ -35,18 +35,24 @@ _FIELD = re.compile(r"(?:States\.Format\('\{\}', )?\$\.(?P<name>\w+)\)?")
 _REQUIREMENTS = Path("requirements.txt")  # which the toolkit installs
 # A framework and the first two numbers of the only version that a requirement takes.
 _PINNED = re.compile(r"\s*(?P<name>torch|tensorflow)\s*={2,3}\s*(?P<version>\d+\.\d+)", re.IGNORECASE)
-# The version of Hugging Face's transformers in a container's tag, and requirements that pin it.
-_TRANSFORMERS = re.compile(r"-transformers(\d+\.\d+\.\d+)-")
-_PINS_TRANSFORMERS = re.compile(r"transformers(?:\[[\w, -]+\])?\s*={2,3}\s*(\d+\.\d+(?:\.\d+)?)\s*(?:[;#].*)?")
+# Requirements that pin a library of Hugging Face, and what installs others beside requirements.txt.
+_OF_HUGGING_FACE = ("transformers", "trl", "peft", "accelerate", "datasets")
+_PINS = re.compile(r"(\w+)(?:\[[\w, -]+\])?\s*={2,3}\s*(\d+\.\d+(?:\.\d+)?)\s*(?:[;#].*)?")
+_INSTALLS = re.compile(r"\b(?:pip3?|conda|mamba|uv|poetry)\b")
 _FRAMEWORKS = {"torch": "pytorch", "tensorflow": "tensorflow"}
 # Requirements that may bring another version of a library than the container's.
+_TRAINERS = "transformers|trl|peft|optimum|sentence|setfit|adapters|unsloth|axolotl|llama|auto|simple"
 _BRINGS = {
     library: re.compile(names, re.IGNORECASE)
     for library, names in {
         "torch": "torch|lightning|pytorch|functorch|xformers|vllm",
         "numpy": "numpy",
         "tensorflow": "tensorflow|keras|tf[-_]",
-        "transformers": "transformers|trl|peft|optimum|sentence|setfit|adapters|unsloth|axolotl|llama|auto|simple",
+        "transformers": _TRAINERS,
+        "trl": "trl|unsloth|axolotl|llama|auto|simple",
+        "peft": _TRAINERS,
+        "accelerate": f"accelerate|{_TRAINERS}",
+        "datasets": f"datasets|{_TRAINERS}|evaluate",
     }.items()
 }
 _BRINGS_ANY = re.compile(r"[-./]|\w+[+:]")  # another file, a folder, an address
@@ -120,14 +126,14 @@ def _requirements(code: TrainingCode, files: Iterable[Path]) -> list[str]:
 def _versions(code: TrainingCode, files: Sequence[Path], props: Mapping[str, Any]) -> dict[str, str]:
     """The versions that a folder's scripts find of AWS's container: not of what requirements, or a setup.py, may replace."""
     base = _container(props)
-    if base is None or Path("setup.py") in files:
+    if base is None or Path("setup.py") in files or _installs(code, files):
         return {}
     lines = [line for text in _requirements(code, files) if (line := text.strip()) and not line.startswith("#")]
-    contents, tag = props["image"].contents(), _TRANSFORMERS.search(base)
+    contents = props["image"].contents()
     known = {library: (contents.versions if contents else {}).get(name, "") for library, name in _FRAMEWORKS.items()}
     if "TF_USE_LEGACY_KERAS" in (props.get("environment") or {}):
         del known["tensorflow"]  # whose Keras is of another version
-    known["transformers"] = tag[1] if tag else ""
+    known |= of_hugging_face(base)
     if contents and contents.pythons and all(int(name[3:] or 0) >= 12 for name in contents.pythons):
         known["numpy"] = "1.26 or newer"  # the first with wheels for Python 3.12
     found = {
@@ -135,8 +141,16 @@ def _versions(code: TrainingCode, files: Sequence[Path], props: Mapping[str, Any
         for library, version in known.items()
         if version and not any(_BRINGS[library].match(line) or _BRINGS_ANY.match(line) for line in lines)
     }
-    pinned = [match[1] for line in lines if (match := _PINS_TRANSFORMERS.fullmatch(line))]
-    return found | ({"transformers": pinned[0]} if len(pinned) == 1 else {})
+    pins = [match.groups() for line in lines if (match := _PINS.fullmatch(line)) and match[1] in _OF_HUGGING_FACE]
+    names = [name for name, _ in pins]
+    return found | {name: version for name, version in pins if names.count(name) == 1}
+
+
+def _installs(code: TrainingCode, files: Iterable[Path]) -> bool:
+    """Whether a command or a shell script, which is no Python, may install what requirements.txt does not name."""
+    shell = [path for path in files if path.suffix == ".sh"] if code.command is not None or code.is_shell_script else []
+    texts = [(Path(code.directory) / path).read_text(errors="replace") for path in shell]
+    return any(map(_INSTALLS.search, [code.command or "", *texts]))
 
 
 def _advice(
@@ -176,7 +190,8 @@ def check_options(code: TrainingCode, context: JobContext) -> None:
     Raises:
         ValueError: The script would end at its arguments, or take False for True.
     """
-    _refuse(_options(code, context.props), context, code.flags, pairs=code.arguments == "--key value")
+    pairs = code.arguments == "--key value"
+    _refuse(_options(code, context.props), context, code.flags, pairs=pairs, folder=Path(code.directory))
 
 
 def check_copied_options(image: TrainingImage, context: JobContext) -> None:
@@ -194,12 +209,14 @@ def check_copied_options(image: TrainingImage, context: JobContext) -> None:
         _refuse(next(map(options_of, scripts_of(root, found)), None), context, (), pairs=True)
 
 
-def _refuse(options: Options | None, context: JobContext, flags: Sequence[str], *, pairs: bool) -> None:
+def _refuse(
+    options: Options | None, context: JobContext, flags: Sequence[str], *, pairs: bool, folder: Path | None = None
+) -> None:
     if options is None:
         return
     from training_jobs.lint import refusals
 
-    for refusal in refusals(options, _given(context), flags, pairs):
+    for refusal in refusals(options, _given(context), flags, pairs, folder):
         prop = f"hyperparameters[{refusal.key!r}]" if refusal.key else "hyperparameters"
         raise must(prop, refusal.rule, refusal.example, f"{refusal.got}{_OFF}")
 
@@ -314,9 +331,9 @@ def _options(code: TrainingCode, props: Mapping[str, Any]) -> Options | None:
     ):
         return None
     scripts = scripts_of(Path(code.directory), [Path(code.entry_point)])
-    asks = scripts and "transformers" in scripts[0].imports
+    asks = scripts and scripts[0].imports & {"transformers", "trl"}
     versions = _versions(code, tuple(code.files()), props) if asks else {}
-    return options_of(scripts[0], versions.get("transformers")) if scripts else None
+    return options_of(scripts[0], versions) if scripts else None
 
 
 def _given(context: JobContext) -> dict[str, str | None]:

@@ -77,7 +77,8 @@ def request_of_script(
     if "request" not in caught:
         raise TrainingError(f"{script} {_why(done, caught.get('failed'))}")
     found = caught["source"]
-    source = None if found is None else Source(**{k: tuple(v) if isinstance(v, list) else v for k, v in found.items()})
+    given: dict[str, Any] = {name: tuple(it) if isinstance(it, list) else it for name, it in (found or {}).items()}
+    source = Source(**given) if given else None
     return Caught(caught["request"], caught["region"], tuple(caught["uploads"]), source)
 
 

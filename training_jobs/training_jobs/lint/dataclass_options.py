@@ -1,7 +1,9 @@
-"""The options of a script whose dataclasses Hugging Face's HfArgumentParser reads (hf_argparser.py of transformers).
+"""The options of a script whose dataclasses Hugging Face's HfArgumentParser reads, or trl's TrlParser, which is one.
 
-Those of TrainingArguments are known where the library's version is, and those of the script's own dataclasses by its syntax.
-Nothing is said where a class comes from elsewhere, or a file may have arguments.
+Sources: hf_argparser.py of transformers, and `TrlParser` in trl's scripts/utils.py.
+
+Those of the libraries' classes are known where the versions are, and those of the script's own dataclasses by its syntax.
+Nothing is said where a class comes from elsewhere, or a file may have arguments that is not here.
 """
 
 from __future__ import annotations
@@ -11,14 +13,26 @@ import difflib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from training_jobs.facts.transformers import Argument, arguments_of, arguments_of_others, takes_hyphens
+from training_jobs.facts.libraries import (
+    LIBRARIES,
+    Argument,
+    Versions,
+    arguments_of,
+    arguments_of_others,
+    takes_hyphens,
+)
 from training_jobs.lint import argparse_options
 from training_jobs.lint.options import RULE, Option, Options, Takes
 from training_jobs.lint.script import Script, constant, keyword, name_of
 
-_PARSER = "HfArgumentParser"
-_READS = "parse_args_into_dataclasses"
-_READ_WITH = {"return_remaining_strings", "look_for_args_file"}
+# The parsers, and what reads the arguments of each.
+_PARSERS = {
+    "transformers.HfArgumentParser": ("parse_args_into_dataclasses",),
+    "trl.TrlParser": ("parse_args_into_dataclasses", "parse_args_and_config"),
+}
+_NAMES = tuple(name.partition(".")[2] for name in _PARSERS)
+_READS = _PARSERS["trl.TrlParser"]
+_READ_WITH = {"return_remaining_strings", "look_for_args_file", "fail_with_unknown_args"}
 _FILES = ("parse_json_file", "parse_yaml_file", "parse_dict")
 _ADDS = ("add_argument", "add_argument_group", "add_mutually_exclusive_group", "set_defaults", "parse_known_args")
 # What the scripts of transformers' examples ask before they read a file's arguments.
@@ -27,19 +41,18 @@ _FIELDS = ("field", "HfArg")
 Fields = Mapping[str, tuple[Option, ...]]
 
 
-def options_of(script: Script, transformers: str | None = None) -> Options | None:
+def options_of(script: Script, versions: Versions | None = None) -> Options | None:
     """Return the options of a script; None where they are not certain.
 
     Args:
         script: The file that is started.
-        transformers: The version of transformers that it finds; None where that is not known.
+        versions: The versions of libraries that it finds, such as ``{"transformers": "5.3.0"}``; others are not known.
     """
-    if not any(name_of(call) == _PARSER for call in script.calls):
+    if not any(name_of(call) in _NAMES for call in script.calls):
         return argparse_options.options_of(script)
-    if script.installs:  # it may be another version
-        transformers = None
-    parsers = [call for call in script.calls if name_of(call).endswith("ArgumentParser")]
-    reading = [call for call in script.calls if name_of(call) == _READS]
+    versions = {} if script.installs else versions or {}  # it may be another version
+    parsers = [call for call in script.calls if name_of(call).endswith(("ArgumentParser", "TrlParser"))]
+    reading = [call for call in script.calls if name_of(call) in _READS]
     if (
         len(parsers) != 1
         or not reading
@@ -48,22 +61,29 @@ def options_of(script: Script, transformers: str | None = None) -> Options | Non
     ):
         return None
     kinds = _kinds(parsers[0])
-    found = [_fields(script, kind, transformers) for kind in kinds]
+    found = [_fields(script, kind, versions) for kind in kinds]
     if None in found:
         return None
     options = tuple(option for fields in found for options in (fields or {}).values() for option in options)
+    remaining = any(constant(keyword(call, "return_remaining_strings")) is True for call in reading)
+    by_config = any(name_of(call) == "parse_args_and_config" for call in reading)
+    if by_config:
+        of_parser = Option(("--config",), parsers[0].lineno, "value", False, "str", None, "TrlParser of trl")
+        options = (*options, of_parser)
+    lenient = any(constant(keyword(call, "fail_with_unknown_args")) is False for call in reading)
     return Options(
         script.path,
         options,
         constant(keyword(parsers[0], "allow_abbrev")) is not False,
-        any(constant(keyword(call, "return_remaining_strings")) is True for call in reading),
+        remaining,
         False,
         {
-            name: f", nor of {library} of transformers {transformers}, {known}"
-            for library in (_of_transformers(script, kind) for kind in kinds)
-            for name, known in arguments_of_others(library, transformers or "").items()
+            name: f", nor of {_place(of_library, versions)}, {known}"
+            for of_library in (_of_library(script, kind) for kind in kinds)
+            for name, known in arguments_of_others(of_library, versions).items()
         },
         _conflict(options),
+        "strict" if by_config and not (remaining or lenient or parsers[0].keywords) else "lenient" if by_config else "",
     )
 
 
@@ -80,13 +100,14 @@ def _conflict(options: Sequence[Option]) -> tuple[Option, Option] | None:
 
 def _may_differ(script: Script, parser: ast.Call, reading: Sequence[ast.Call]) -> bool:
     """Whether a parser may get other options than its classes', or other arguments than the command line's."""
-    if _of_transformers(script, parser.func) != _PARSER or len(parser.args) != 1:
+    reads = _PARSERS.get(_of_library(script, parser.func), ())
+    if not reads or not _kinds(parser) or any(name_of(call) not in reads for call in reading):
         return True
     if any(one.arg in argparse_options.UNKNOWN_PARSERS for one in parser.keywords):
         return True
     if argparse_options.passes_on(script, parser) or any(name_of(call) in _ADDS for call in script.calls):
         return True
-    if any(argparse_options.is_renamed(script, node, (_READS, *_FILES, *_ADDS)) for node in script.nodes):
+    if any(argparse_options.is_renamed(script, node, (*_READS, *_FILES, *_ADDS)) for node in script.nodes):
         return True
     if any(call.args or {one.arg for one in call.keywords} - _READ_WITH for call in reading):
         return True
@@ -102,11 +123,11 @@ def _of_one_argument(script: Script, node: ast.AST) -> bool:
     return any(isinstance(one, ast.If) and _ONE_ARGUMENT in ast.unparse(one.test) for one in script.ancestors(node))
 
 
-def _fields(script: Script, kind: ast.expr, transformers: str | None) -> Fields | None:
+def _fields(script: Script, kind: ast.expr, versions: Versions) -> Fields | None:
     """The options of a dataclass, by its fields; None where they are not certain."""
-    if library := _of_transformers(script, kind):
-        known = arguments_of(library, transformers) if transformers else None
-        place = f"{library} of transformers {transformers}"
+    transformers = versions.get("transformers")
+    if of_library := _of_library(script, kind):
+        known, place = arguments_of(of_library, versions), _place(of_library, versions)
         if known is None:
             return None
         return {name: _options(name, one, kind.lineno, transformers, library=place) for name, one in known.items()}
@@ -115,7 +136,7 @@ def _fields(script: Script, kind: ast.expr, transformers: str | None) -> Fields 
         return None
     found: dict[str, tuple[Option, ...]] = {}
     for base in definition.bases:
-        of_base = _fields(script, base, transformers)
+        of_base = _fields(script, base, versions)
         if of_base is None:
             return None
         found |= of_base
@@ -189,7 +210,7 @@ def _definitions(script: Script) -> list[ast.ClassDef | None]:
 
 def _kinds(parser: ast.Call) -> Sequence[ast.expr]:
     """The classes that a parser is given."""
-    types = parser.args[0] if parser.args else None
+    types = parser.args[0] if parser.args else keyword(parser, "dataclass_types")
     return types.elts if isinstance(types, ast.Tuple | ast.List) else [types] if types is not None else []
 
 
@@ -314,38 +335,43 @@ def choices_of(annotation: ast.expr | None, given: Mapping[str, ast.expr]) -> tu
     return tuple(values) if values and all(isinstance(value, str) for value in values) else None
 
 
-def _of_transformers(script: Script, node: ast.expr) -> str:
-    """The name in transformers of what a node names; "" for anything else."""
+def _of_library(script: Script, node: ast.expr) -> str:
+    """The name of what a node names in a library, like ``trl.SFTConfig``; "" for anything else."""
     library, _, name = script.imported(node).partition(".")
-    return name.rpartition(".")[2] if library == "transformers" else ""
+    return f"{library}.{name.rpartition('.')[2]}" if library in LIBRARIES and ".experimental." not in f".{name}" else ""
 
 
-def unknown_arguments(script: Script, transformers: str) -> Iterator[tuple[int, str]]:
-    """Yield the lines and reasons of calls of TrainingArguments and Trainer whose keywords the version does not take.
+def _place(of_library: str, versions: Versions) -> str:
+    library, _, name = of_library.partition(".")
+    return f"{name} of {library} {versions.get(library)}"
+
+
+def unknown_arguments(script: Script, versions: Versions) -> Iterator[tuple[int, str]]:
+    """Yield the lines and reasons of calls of the libraries' classes whose keywords the version does not take.
 
     Args:
         script: A file.
-        transformers: The version of transformers that it finds.
+        versions: The versions of the libraries that it finds.
     """
-    for call in script.calls if "transformers" in script.imports else ():
-        library, more = _library_of(script, call.func)
-        takes = arguments_of(library, transformers)
+    for call in script.calls if script.imports & {*LIBRARIES} else ():
+        of_library, more = _library_of(script, call.func)
+        takes = arguments_of(of_library, versions)
         if takes is None or script.asks_version(call):
             continue
-        others = arguments_of_others(library, transformers)
+        others = arguments_of_others(of_library, versions)
         for one in call.keywords:
             if one.arg and one.arg not in takes and one.arg not in more:
                 near = difflib.get_close_matches(one.arg, takes, n=1)
                 named = others.get(one.arg) or (f"which has {near[0]}" if near else "nor does another version")
                 yield (
                     one.value.lineno,
-                    f"{library} of transformers {transformers} takes no {one.arg}, {named}: a TypeError",
+                    f"{_place(of_library, versions)} takes no {one.arg}, {named}: a TypeError",
                 )
 
 
 def _library_of(script: Script, node: ast.expr) -> tuple[str, set[str]]:
-    """The class of transformers that a call makes, or that its class without ``__init__`` is of, and the fields of that."""
-    if name := _of_transformers(script, node):
+    """The class of a library that a call makes, or that its class without ``__init__`` is of, and the fields of that."""
+    if name := _of_library(script, node):
         return name, set()
     definition = _defined(script, node)
     if definition is None or len(definition.bases) != 1:

@@ -10,6 +10,7 @@ import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Literal, NamedTuple
 
 from training_jobs.lint.script import Script, constant
@@ -36,6 +37,9 @@ _INVALID: Mapping[str, Callable[[str], object]] = {
 }
 # How scripts get hyperparameters beside their arguments.
 _ELSEWHERE = re.compile(r"SM_HP|hyperparameters\.json|SM_TRAINING_ENV|SM_USER_ARGS")
+# A key of a file of YAML, and where SageMaker's toolkit puts the folder of the script.
+_KEY = re.compile(r"([A-Za-z_][\w-]*)\s*:(?:\s|$)")
+_CODE = "/opt/ml/code"
 Takes = Literal["value", "nothing", "optional", "unknown"]
 
 
@@ -85,6 +89,8 @@ class Options:
         drops_others: Whether it does not look at what it ignores.
         elsewhere: What is known of names that are none of its options.
         conflict: Two options of one name, at which the script ends; None where there are none.
+        config: Whether ``--config`` names a file of YAML with more, whose keys must be options with ``"strict"``, and may be
+            others with ``"lenient"``; "" for no such file.
     """
 
     path: str
@@ -94,6 +100,7 @@ class Options:
     drops_others: bool
     elsewhere: Mapping[str, str] = field(default_factory=dict)
     conflict: tuple[Option, Option] | None = None
+    config: Literal["strict", "lenient", ""] = ""
 
     def where(self, option: Option) -> str:
         """Return the place that declares an option.
@@ -133,7 +140,13 @@ class Refusal(NamedTuple):
     got: str
 
 
-def refusals(options: Options, given: Mapping[str, str | None], flags: Sequence[str], pairs: bool) -> Iterator[Refusal]:
+def refusals(
+    options: Options,
+    given: Mapping[str, str | None],
+    flags: Sequence[str],
+    pairs: bool,
+    folder: Path | None = None,
+) -> Iterator[Refusal]:
     """Yield why a script refuses its hyperparameters, or takes False for True.
 
     Args:
@@ -141,6 +154,7 @@ def refusals(options: Options, given: Mapping[str, str | None], flags: Sequence[
         given: The hyperparameters' texts as in the request; None for one that is not known.
         flags: Those that are given without a value, or not at all.
         pairs: Whether a value follows the name as an argument of its own, and not by ``=``.
+        folder: The folder of the script, in which ``--config`` may name a file; None for none.
     """
     if options.conflict is not None:
         first, second = options.conflict
@@ -161,6 +175,12 @@ def refusals(options: Options, given: Mapping[str, str | None], flags: Sequence[
             yield Refusal(key, rule, repr(found[0].key), f"that of {names} of {options.path}")
         elif found:
             yield from _value_refusals(options, found[0], key, text, is_flag=key in flags, pairs=pairs)
+    if options.config and "config" in given:
+        file = _config(given["config"], folder)
+        yield from _config_refusals(options, file, pairs)
+        seen.update(option for name in file or () for option in options.options if f"--{name}" in option.names)
+        if file is None:  # which may have what is required
+            return
     for option in options.options:
         where = options.where(option)
         if option.is_positional and option.required:
@@ -170,6 +190,32 @@ def refusals(options: Options, given: Mapping[str, str | None], flags: Sequence[
         elif option.required and option not in seen:
             rule = f"have {option.key!r}, which the script requires"
             yield Refusal("", rule, f"{{{option.key!r}: ...}}", f"none for {where}")
+
+
+def _config(text: str | None, folder: Path | None) -> dict[str, str] | None:
+    """The keys of a file of YAML in the folder of the script, each with its place; None where it is not there, or not plain."""
+    path = None if text is None or folder is None else folder / argument(text).removeprefix(f"{_CODE}/")
+    if path is None or not path.is_file():
+        return None
+    found: dict[str, str] = {}
+    for number, line in enumerate(path.read_text(errors="replace").splitlines(), 1):
+        if key := _KEY.match(line):
+            found[key[1]] = f"{argument(text or '')}:{number}"
+        elif line[:1] not in ("", " ", "#", "-", "\t") and line not in ("---", "..."):
+            return None
+    found.pop("env", None)  # variables of the environment
+    return found
+
+
+def _config_refusals(options: Options, file: Mapping[str, str] | None, pairs: bool) -> Iterator[Refusal]:
+    if not pairs:
+        rule = "be an argument of its own after --config, since TrlParser finds no --config=FILE"
+        yield Refusal("config", rule, "TrainingCode('src', arguments='--key value')", options.path)
+    for key, place in (file or {}).items() if options.config == "strict" else ():
+        if not any(f"--{key}" in option.names for option in options.options):
+            rule = f"name a file whose keys are options of the script, since TrlParser ends it at others, like {key!r}"
+            got = f"{place}, none of {options.path}{options.elsewhere.get(key, '')}"
+            yield Refusal("config", rule, _nearest(key, options), got)
 
 
 def _value_refusals(

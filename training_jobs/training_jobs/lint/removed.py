@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from training_jobs.facts.transformers import last_versions
+from training_jobs.facts.libraries import names_of_others
 from training_jobs.lint.script import Script, constant, keyword, name_of
 
 Versions = Mapping[str, str]
@@ -142,8 +142,8 @@ def _reason(name: str, library: str, version: str | None) -> str:
             if not _older(version, one.since) and (name == known or name.startswith(f"{known}.")):
                 return f"{library} {version} has no {known}, since {one.since}: use {one.instead}"
     first = f"{name}.".split(".")[1]
-    last = last_versions(version).get(first) if library == "transformers" else None
-    return f"transformers {version} has no {first}, which {last} had last" if last else ""
+    others = names_of_others(library, version).get(first)
+    return f"{library} {version} has no {first}, {others}" if others else ""
 
 
 def _names(script: Script) -> Iterator[tuple[int, str, ast.AST]]:

@@ -438,16 +438,15 @@ def _import(scripts: Sequence[Script], job: Job) -> Found:
 
 @_rule("training-arguments")
 def _training_arguments(scripts: Sequence[Script], job: Job) -> Found:
-    """The wheels of transformers: each version's TrainingArguments and Trainer have their own arguments, and take no others."""
-    version = job.versions.get("transformers")
-    for script in scripts if version and not _installs(scripts) else ():
-        for line, reason in unknown_arguments(script, version or ""):
+    """The wheels of Hugging Face's libraries: each version's classes have their own arguments, and take no others."""
+    for script in scripts if job.versions and not _installs(scripts) else ():
+        for line, reason in unknown_arguments(script, job.versions):
             yield script, line, reason
 
 
 @_rule("removed")
 def _removed(scripts: Sequence[Script], job: Job) -> Found:
-    """The release notes of TensorFlow and PyTorch, and the wheels of transformers: `removed.py` has them."""
+    """The release notes of TensorFlow and PyTorch, and the wheels of Hugging Face's libraries: `removed.py` has them."""
     for script in scripts if job.versions and not _installs(scripts) else ():
         for line, reason in removed(script, job.versions):
             yield script, line, reason

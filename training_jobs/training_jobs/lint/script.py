@@ -10,6 +10,7 @@ from functools import cached_property
 
 _ALLOW = re.compile(r"#\s*training-jobs:\s*allow\s+([\w-]+(?:\s*,\s*[\w-]+)*)")
 _OPTIMIZER = re.compile(r"(?:^|[._])(?:optim\w*|opt|adam\w*|sgd|scaler|grad_scaler)(?:\[.*\])?$", re.IGNORECASE)
+_PIP = re.compile(r"\bpip3?\b")
 _STEPS = ("optimizer_step", "apply_gradients", "train_on_batch")
 _ONE_RANK = re.compile(r"rank\b|is_master|master_process|is_main_process|is_local_main|main_process|master_ordinal")
 _MODELS = ("model", "net", "network", "forward", "criterion", "loss_fn", "cross_entropy", "engine")
@@ -127,8 +128,11 @@ class Script:
 
     @cached_property
     def installs(self) -> bool:
-        """Whether it may install packages itself."""
-        return re.search(r"\bpip3?\b", self.text) is not None
+        """Whether it may install packages itself, which a comment or a docstring does not."""
+        return _PIP.search(self.text) is not None and any(
+            _PIP.search(_word(node)) and not isinstance(next(self.ancestors(node), None), ast.Expr)
+            for node in self.nodes
+        )
 
     def asks_version(self, node: ast.AST) -> bool:
         """Return whether a node is below a question for a version, or within ``try``, which may be of another version."""
@@ -280,6 +284,13 @@ def whole_name(call: ast.Call) -> str:
 def keyword(call: ast.Call, name: str) -> ast.expr | None:
     """The value of a keyword argument; None without it."""
     return next((one.value for one in call.keywords if one.arg == name), None)
+
+
+def _word(node: ast.AST) -> str:
+    """What a node itself names or says."""
+    if isinstance(node, ast.Constant):
+        return str(node.value)
+    return node.name if isinstance(node, ast.alias) else node.id if isinstance(node, ast.Name) else ""
 
 
 def constant(node: ast.AST | None) -> object:

@@ -1,0 +1,133 @@
+"""What libraries of Hugging Face have, and some of their classes take, by version, from the libraries' wheels.
+
+`release/library_tables.py` writes the tables anew. A version is known by its first two numbers: the last release of each.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+LIBRARIES = ("transformers", "trl", "peft", "accelerate", "datasets")
+Versions = Mapping[str, str]
+
+
+class Argument(NamedTuple):
+    """One argument of a class.
+
+    Attributes:
+        type: ``int``, ``float``, ``str``, ``bool``, ``Optional[bool]`` or ``list``; "" for others.
+        default: ``"required"`` where there is none, ``"True"`` and ``"None"`` if it is that, "" for others.
+    """
+
+    type: str
+    default: str
+
+    @property
+    def is_required(self) -> bool:
+        """Whether HfArgumentParser ends a script without it: a ``bool`` without a default is False."""
+        return self.default == "required" and self.type != "bool"
+
+
+@cache
+def _table(library: str) -> Any:
+    return json.loads(Path(__file__).with_name(f"{library}.json").read_text())
+
+
+def arguments_of(name: str, versions: Versions) -> Mapping[str, Argument] | None:
+    """Return what a class takes, by name; None where that is not known, or it takes any.
+
+    Args:
+        name: With its library, like ``"transformers.TrainingArguments"``, ``"trl.SFTConfig"`` or ``"trl.SFTTrainer"``.
+        versions: Of the libraries, like ``{"transformers": "4.56.2"}``.
+    """
+    library, _, own = name.partition(".")
+    of_base = _base(name)
+    inherited = arguments_of(of_base, versions) if of_base else {}
+    rows = _rows(library, own, versions.get(library, ""))
+    return None if inherited is None or not rows or "**" in rows else {**inherited, **rows}
+
+
+@cache
+def _rows(library: str, name: str, version: str) -> Mapping[str, Argument]:
+    """What a version's class has itself; empty where it has no such class, or the version is not known."""
+    if library not in LIBRARIES or (number := _number(library, version)) is None:
+        return {}
+    return {
+        argument: Argument(kind, default)
+        for argument, kind, default, first, last in _table(library)["classes"].get(name, ())
+        if (_number(library, first) or 0) <= number <= (_number(library, last) or 0)
+    }
+
+
+def _base(name: str) -> str:
+    library, _, own = name.partition(".")
+    base = str(_table(library)["bases"].get(own, "")) if library in LIBRARIES else ""
+    return base if "." in base or not base else f"{library}.{base}"
+
+
+def arguments_of_others(name: str, versions: Versions) -> Mapping[str, str]:
+    """Return what is known of the arguments that a class takes in other versions than this one.
+
+    Args:
+        name: The class, with its library.
+        versions: Of the libraries.
+    """
+    library, _, own = name.partition(".")
+    now, has = arguments_of(name, versions) or {}, dict[str, list[str]]()
+    if not now:
+        return {}
+    table = _table(library)
+    for other in table["versions"]:
+        for argument in _rows(library, own, other).keys() - now.keys():
+            has.setdefault(argument, []).append(other)
+    known = {
+        argument: f"which versions {found[0]} to {found[-1]} take"
+        + (f", and now it is {table['renamed'][argument]}" if argument in table["renamed"] else "")
+        for argument, found in has.items()
+    }
+    return {**(arguments_of_others(_base(name), versions) if _base(name) else {}), **known}
+
+
+@cache
+def names_of_others(library: str, version: str) -> Mapping[str, str]:
+    """Return the names that a version does not have, each with the versions that do: the last one, or the first.
+
+    Args:
+        library: Such as ``"transformers"``.
+        version: Its version.
+    """
+    if library not in LIBRARIES or (number := _number(library, version)) is None:
+        return {}
+    table = _table(library)
+    later = {
+        name: f"which {first} has first"
+        for first, names in table["first_versions"].items()
+        if (_number(library, first) or 0) > number
+        for name in names.split()
+    }
+    return later | {
+        name: f"which {last} had last"
+        for last, names in table["last_versions"].items()
+        if (_number(library, last) or 0) < number
+        for name in names.split()
+    }
+
+
+def takes_hyphens(version: str) -> bool:
+    """Whether HfArgumentParser also takes ``--some-name`` for the field ``some_name``.
+
+    Args:
+        version: Of transformers.
+    """
+    library = "transformers"
+    return (_number(library, version) or 0) >= (_number(library, _table(library)["hyphens_from"]) or 0)
+
+
+@cache
+def _number(library: str, version: str) -> int | None:
+    minor, versions = ".".join(version.split(".")[:2]), _table(library)["versions"]
+    return versions.index(minor) if minor in versions else None
