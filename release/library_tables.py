@@ -24,6 +24,8 @@ from training_jobs.lint.dataclass_options import field_type
 
 FACTS = Path(__file__).parents[1] / "training_jobs" / "training_jobs" / "facts"
 Row = tuple[str, str, str]
+# What TrlParser says of keys of its file that are no options, where it does not ignore them.
+_REFUSES_KEYS = re.compile(r"Unknown arguments from config file|config arguments are not used by the TrlParser")
 _PIP = (sys.executable, "-m", "pip", "--disable-pip-version-check")
 
 
@@ -218,7 +220,7 @@ def rendered(library: str, paths: Mapping[str, Path]) -> str:
     of_classes: dict[str, dict[Row, list[str]]] = {name: {} for name in LIBRARIES[library].classes}
     bases: dict[str, str] = {"Seq2SeqTrainingArguments": "TrainingArguments"} if library == "transformers" else {}
     names: dict[str, set[str]] = {}
-    hyphens = []
+    hyphens, refuses = list[str](), list[str]()
     for minor, path in track(paths.items(), f"{library}, read"):
         wheel = Wheel(library, path)
         for name, rows in of_classes.items():
@@ -232,10 +234,12 @@ def rendered(library: str, paths: Mapping[str, Path]) -> str:
                 bases[name] = "transformers.TrainingArguments"
         names[minor] = wheel.exported()
         hyphens += [minor] if "replace('_', '-')" in wheel.sources.get("transformers/hf_argparser.py", "") else []
+        refuses += [minor] if any(map(_REFUSES_KEYS.search, wheel.sources.values())) else []
     facts = {
         "source": f"the wheels of {library} on PyPI, the last release of each minor version",
         "versions": [*paths],
         **({"hyphens_from": hyphens[0]} if hyphens else {}),
+        **({"refuses_keys": refuses} if refuses else {}),
         "bases": bases,
         "renamed": LIBRARIES[library].renamed,
         "columns": ["argument", "type", "default", "first version", "last version"],

@@ -281,6 +281,85 @@ def test_arguments_that_the_containers_transformers_does_not_take_are_a_warning(
     assert with_trainer(tmp_path, TRANSFORMERS_4).warnings("script-training-arguments") == []
 
 
+OF_TRL = """
+from trl import ModelConfig, SFTConfig, SFTTrainer, TrlParser
+parser = TrlParser((SFTConfig, ModelConfig))
+args, model = parser.parse_args_and_config()
+trainer = SFTTrainer(model, max_seq_length=128)
+trainer.save_model("/opt/ml/model")
+"""
+TRL_0_15 = "2.5.1-transformers4.49.0-gpu-py311-cu124-ubuntu22.04"
+
+
+def with_trl(folder: Path, tag: str, keys: str, *, more: dict[str, str] | None = None, **props: Any) -> UserStack:
+    files = {"train.py": OF_TRL, "sft.yaml": f"output_dir: /opt/ml/checkpoints\n{keys}", **(more or {})}
+    for name, text in files.items():
+        (folder / name).write_text(text)
+    stack = UserStack()
+    image = TrainingImage.from_dlc(stack, "Container", "huggingface-pytorch-training", tag)
+    given = {"code": TrainingCode(str(folder)), "hyperparameters": {"config": "sft.yaml"}, **props}
+    stack.workflow(job=ON_ONE_GPU, image=image, **given)
+    return stack
+
+
+def test_keys_of_a_file_are_held_against_trl_of_the_containers_version(tmp_path: Path) -> None:
+    with pytest.raises(
+        ValueError, match=r"hyperparameters\['config'\] must name a file .*sft\.yaml:2.*SFTConfig of trl 0\.28"
+    ):
+        with_trl(tmp_path, TRANSFORMERS_5, "max_seq_length: 128\n")
+    assert with_trl(tmp_path, TRANSFORMERS_5, "max_length: 128\n").warnings("script-ignores-key") == []
+
+
+def test_keys_of_a_file_that_trl_ignores_are_a_warning(tmp_path: Path) -> None:
+    [text] = with_trl(tmp_path, TRL_0_15, "max_length: 128\n").warnings("script-ignores-key")
+    assert (
+        "key 'max_length' of sft.yaml:2 is no option of train.py, nor of SFTConfig of trl 0.15.2, which versions"
+        in text
+    )
+    assert "Name it like 'max_seq_length'." in text
+    assert with_trl(tmp_path, TRL_0_15, "max_seq_length: 128\n").warnings("script-ignores-key") == []
+
+
+@pytest.mark.parametrize(
+    ("more", "props", "told"),
+    [
+        ({}, {}, True),
+        ({"requirements.txt": "trl==0.24.0\n"}, {}, False),
+        ({"requirements.txt": "trl==0.24.0\ntransformers==4.57.1\n"}, {}, True),
+        ({"requirements.txt": "trl==0.11.4\ntransformers==4.46.1\n"}, {}, False),
+        ({"requirements.txt": "trl\n"}, {}, False),
+        ({"setup.py": ""}, {}, False),
+    ],
+)
+def test_requirements_say_or_leave_open_which_trl_a_script_finds(
+    tmp_path: Path, more: dict[str, str], props: dict[str, Any], told: bool
+) -> None:
+    if not told:
+        with_trl(tmp_path, TRANSFORMERS_5, "max_seq_length: 128\n", more=more, **props)
+        return
+    with pytest.raises(ValueError, match="max_seq_length"):
+        with_trl(tmp_path, TRANSFORMERS_5, "max_seq_length: 128\n", more=more, **props)
+
+
+@pytest.mark.parametrize(
+    ("more", "command", "told"),
+    [
+        ({}, "accelerate launch train.py --config sft.yaml", True),
+        ({}, "pip install trl==0.11 && accelerate launch train.py", False),
+        ({"run.sh": "uv pip install --system -r more.txt\n"}, "bash run.sh", False),
+    ],
+)
+def test_calls_of_a_commands_script_are_held_against_the_containers_versions(
+    tmp_path: Path, more: dict[str, str], command: str, told: bool
+) -> None:
+    for name, text in {"train.py": OF_TRL, **more}.items():
+        (tmp_path / name).write_text(text)
+    code = TrainingCode(str(tmp_path), command=command)
+    stack = with_trl(tmp_path, TRANSFORMERS_5, "", more=more, code=code, hyperparameters={"anything": 1})
+    warned = stack.warnings("script-training-arguments")
+    assert ["SFTTrainer of trl 0.28.0 takes no max_seq_length" in text for text in warned] == [True] * told
+
+
 def test_a_file_of_arguments_beside_the_script_leaves_them_unknown(tmp_path: Path) -> None:
     (tmp_path / "train.args").write_text("--output_dir /opt/ml/model")
     with_trainer(tmp_path, evaluation_strategy="epoch")

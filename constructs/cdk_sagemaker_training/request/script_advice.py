@@ -259,7 +259,14 @@ def ignored_advice(code: TrainingCode, context: JobContext) -> Iterator[Advice]:
     options = _options(code, context.props)
     if options is None:
         return
-    from training_jobs.lint import ignored, scripts_of
+    from training_jobs.lint import ignored, ignored_keys, scripts_of
+
+    for place, known, nearest in ignored_keys(options, _given(context), Path(code.directory)):
+        yield from advice(
+            "script-ignores-key",
+            f"hyperparameters['config'] names a file whose key {place} is no option of {options.path}{known}: its TrlParser "
+            f"ignores it, and the script's own default is used. Name it like {nearest}.",
+        )
 
     given = {name: text for name, text in _given(context).items() if name not in context.job_request.hyperparameters}
     for key, nearest in ignored(options, given, scripts_of(Path(code.directory), code.files())):

@@ -24,7 +24,7 @@ def lint(
     group: Annotated[list[str] | None, typer.Option(help="The name of each of the job's instance groups.")] = None,
     package: Annotated[
         list[str] | None,
-        typer.Option(help="A version that the container has, like transformers==5.3.0; also torch and tensorflow."),
+        typer.Option(help="A version that the container has, like transformers==5.3.0; also of trl, torch and others."),
     ] = None,
     as_json: AsJson = False,
 ) -> None:

@@ -127,6 +127,15 @@ def takes_hyphens(version: str) -> bool:
     return (_number(library, version) or 0) >= (_number(library, _table(library)["hyphens_from"]) or 0)
 
 
+def refuses_keys(version: str) -> bool:
+    """Whether TrlParser ends a script at keys of its file that are no options, rather than to ignore them.
+
+    Args:
+        version: Of trl.
+    """
+    return ".".join(version.split(".")[:2]) in _table("trl")["refuses_keys"]
+
+
 @cache
 def _number(library: str, version: str) -> int | None:
     minor, versions = ".".join(version.split(".")[:2]), _table(library)["versions"]

@@ -10,6 +10,7 @@ from training_jobs.lint.checks import lint_folder as lint_folder
 from training_jobs.lint.checks import scripts_of as scripts_of
 from training_jobs.lint.dataclass_options import options_of as options_of
 from training_jobs.lint.options import ignored as ignored
+from training_jobs.lint.options import ignored_keys as ignored_keys
 from training_jobs.lint.options import refusals as refusals
 from training_jobs.lint.rules import channels_of as channels_of
 from training_jobs.lint.script import Job as Job

@@ -19,10 +19,11 @@ from training_jobs.facts.libraries import (
     Versions,
     arguments_of,
     arguments_of_others,
+    refuses_keys,
     takes_hyphens,
 )
 from training_jobs.lint import argparse_options
-from training_jobs.lint.options import RULE, Option, Options, Takes
+from training_jobs.lint.options import RULE, Config, Option, Options, Takes
 from training_jobs.lint.script import Script, constant, keyword, name_of
 
 # The parsers, and what reads the arguments of each.
@@ -83,8 +84,15 @@ def options_of(script: Script, versions: Versions | None = None) -> Options | No
             for name, known in arguments_of_others(of_library, versions).items()
         },
         _conflict(options),
-        "strict" if by_config and not (remaining or lenient or parsers[0].keywords) else "lenient" if by_config else "",
+        _config(versions, parsers[0], remaining=remaining, lenient=lenient) if by_config else "",
     )
+
+
+def _config(versions: Versions, parser: ast.Call, *, remaining: bool, lenient: bool) -> Config:
+    """What TrlParser does with keys of its file that are no options."""
+    if remaining or {one.arg for one in parser.keywords} - {"dataclass_types"} or len(parser.args) > 1:
+        return "kept"
+    return "refused" if refuses_keys(versions.get("trl", "")) and not lenient else "ignored"
 
 
 def _conflict(options: Sequence[Option]) -> tuple[Option, Option] | None:

@@ -40,6 +40,7 @@ _ELSEWHERE = re.compile(r"SM_HP|hyperparameters\.json|SM_TRAINING_ENV|SM_USER_AR
 # A key of a file of YAML, and where SageMaker's toolkit puts the folder of the script.
 _KEY = re.compile(r"([A-Za-z_][\w-]*)\s*:(?:\s|$)")
 _CODE = "/opt/ml/code"
+Config = Literal["refused", "ignored", "kept", ""]
 Takes = Literal["value", "nothing", "optional", "unknown"]
 
 
@@ -89,8 +90,7 @@ class Options:
         drops_others: Whether it does not look at what it ignores.
         elsewhere: What is known of names that are none of its options.
         conflict: Two options of one name, at which the script ends; None where there are none.
-        config: Whether ``--config`` names a file of YAML with more, whose keys must be options with ``"strict"``, and may be
-            others with ``"lenient"``; "" for no such file.
+        config: What becomes of keys that are no options in the file of YAML that ``--config`` names; "" for no such file.
     """
 
     path: str
@@ -100,7 +100,7 @@ class Options:
     drops_others: bool
     elsewhere: Mapping[str, str] = field(default_factory=dict)
     conflict: tuple[Option, Option] | None = None
-    config: Literal["strict", "lenient", ""] = ""
+    config: Config = ""
 
     def where(self, option: Option) -> str:
         """Return the place that declares an option.
@@ -211,11 +211,31 @@ def _config_refusals(options: Options, file: Mapping[str, str] | None, pairs: bo
     if not pairs:
         rule = "be an argument of its own after --config, since TrlParser finds no --config=FILE"
         yield Refusal("config", rule, "TrainingCode('src', arguments='--key value')", options.path)
-    for key, place in (file or {}).items() if options.config == "strict" else ():
+    for key, place in _other_keys(options, file) if options.config == "refused" else ():
+        rule = f"name a file whose keys are options of the script, since TrlParser ends it at others, like {key!r}"
+        got = f"{place}, none of {options.path}{options.elsewhere.get(key, '')}"
+        yield Refusal("config", rule, _nearest(key, options), got)
+
+
+def _other_keys(options: Options, file: Mapping[str, str] | None) -> Iterator[tuple[str, str]]:
+    for key, place in (file or {}).items():
         if not any(f"--{key}" in option.names for option in options.options):
-            rule = f"name a file whose keys are options of the script, since TrlParser ends it at others, like {key!r}"
-            got = f"{place}, none of {options.path}{options.elsewhere.get(key, '')}"
-            yield Refusal("config", rule, _nearest(key, options), got)
+            yield key, place
+
+
+def ignored_keys(
+    options: Options, given: Mapping[str, str | None], folder: Path | None = None
+) -> Iterator[tuple[str, str, str]]:
+    """Yield the keys of the file that ``--config`` names which the script ignores: place, what is known, the nearest option.
+
+    Args:
+        options: The script's options.
+        given: The hyperparameters.
+        folder: The folder of the script.
+    """
+    if options.config == "ignored" and "config" in given:
+        for key, place in _other_keys(options, _config(given["config"], folder)):
+            yield f"{key!r} of {place}", options.elsewhere.get(key, ""), _nearest(key, options)
 
 
 def _value_refusals(

@@ -147,13 +147,19 @@ def _reason(name: str, library: str, version: str | None) -> str:
 
 
 def _names(script: Script) -> Iterator[tuple[int, str, ast.AST]]:
-    """The whole names that a script imports or reads."""
+    """The whole names that a script imports or reads, but for those that it tries to import, wherever it reads them."""
+    tried = {
+        alias.asname or alias.name
+        for node in script.nodes
+        if isinstance(node, ast.Import | ast.ImportFrom) and script.asks_version(node)
+        for alias in node.names
+    }
     for node in script.nodes:
         if isinstance(node, ast.Import):
             yield from ((node.lineno, alias.name, node) for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
             yield from ((node.lineno, f"{node.module}.{alias.name}", node) for alias in node.names)
-        elif isinstance(node, ast.Attribute):
+        elif isinstance(node, ast.Attribute) and ast.unparse(node).partition(".")[0] not in tried:
             yield node.lineno, script.imported(node), node
 
 
