@@ -1,9 +1,8 @@
 """Starts a training script with its arguments in the form that it takes, or a command, in place of SageMaker's toolkit.
 
 `TrainingCode(arguments=..., flags=..., command=...)` puts this file beside the script, and beside one of the shell with a
-requirements.txt, which the toolkit installs for Python scripts alone. `script_arguments.json` names the script, the form and the
-flags, or the command. What is started takes the place of this process, so that signals and the exit code are its own. It requires
-Python 3.8 or later, and no packages.
+requirements.txt. `script_arguments.json` names the script, the form and the flags, or the command, which takes the place of this
+process, so that signals and the exit code are its own. It requires Python 3.8 or later, and no packages.
 """
 
 import json
@@ -16,12 +15,9 @@ TRUE = ("true", "1", "yes", "on")
 
 
 def converted(given, form, flags):
-    """The arguments of the script.
+    """The script's arguments, of the toolkit's: for each hyperparameter its option, `--key` or for one letter `-k`, and its value.
 
-    Args:
-        given: Those of the toolkit: for each hyperparameter its option, `--key` or for one letter `-k`, and its value.
-        form: "--key value", "--key=value" or "key=value".
-        flags: The names of options without a value, which are given where the value is true.
+    Flags are options without a value, which are given where the value is true.
     """
     arguments = []
     pairs = iter(given)
@@ -37,24 +33,16 @@ def converted(given, form, flags):
     return arguments
 
 
-def of_hosts():
-    """What ModelTrainer of SageMaker's SDK tells a command of the hosts, and the toolkit does not (its environment.py)."""
-    hosts = sorted(json.loads(os.environ.get("SM_HOSTS", "[]"))) or ["localhost"]
-    host = os.environ.get("SM_CURRENT_HOST")
-    return {
-        "SM_HOST_COUNT": str(len(hosts)),
-        "SM_CURRENT_HOST_RANK": str(hosts.index(host) if host in hosts else 0),
-        "SM_MASTER_ADDR": hosts[0],
-        "SM_MASTER_PORT": "7777",
-    }
-
-
 def main():
     """Start the script, or the command."""
     folder = Path(__file__).resolve().parent
     settings = json.loads((folder / SETTINGS).read_text())
     if "command" in settings:
-        os.environ.update(of_hosts())
+        # What ModelTrainer of SageMaker's SDK tells of the hosts (its environment.py), and the toolkit does not.
+        hosts = sorted(json.loads(os.environ.get("SM_HOSTS", '["algo-1"]')))
+        rank = hosts.index(os.environ.get("SM_CURRENT_HOST", hosts[0]))
+        names = ("SM_HOST_COUNT", "SM_CURRENT_HOST_RANK", "SM_MASTER_ADDR", "SM_MASTER_PORT")
+        os.environ.update(zip(names, map(str, (len(hosts), rank, hosts[0], 7777))))
         os.execvp("bash", ["bash", "-e", "-c", settings["command"], "bash", *sys.argv[1:]])
     script = str(folder / settings["script"])
     program = sys.executable if script.endswith(".py") else "bash"
