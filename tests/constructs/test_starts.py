@@ -90,3 +90,30 @@ def test_code_is_refused_where_the_toolkit_has_no_command_for_it(
         stack.workflow(**props)
     else:
         assert re.match(r"code\.(entry_point|directory) must", message_of(lambda: stack.workflow(**props)))
+
+
+@pytest.mark.parametrize(
+    ("program", "launcher", "taken"),
+    [("run.sh", "torchrun", False), ("run.sh", "mpi", True), ("run.py", "torchrun", True)],
+)
+def test_a_program_that_an_image_or_a_variable_names_is_refused_as_code_is(
+    tmp_path: Path, program: str, launcher: str, taken: bool
+) -> None:
+    (tmp_path / program).write_text("")
+    lines = [
+        "FROM 763104351884.dkr.ecr.us-east-1.amazonaws.com/pytorch-training:2.3.0-gpu-py311",
+        f"COPY {program} /opt/ml/code/",
+    ]
+    (tmp_path / "Dockerfile").write_text("\n".join([*lines, f"ENV SAGEMAKER_PROGRAM={program}"]))
+    (tmp_path / "plain.Dockerfile").write_text("\n".join(lines))
+    for file, variables in (("Dockerfile", {}), ("plain.Dockerfile", {"SAGEMAKER_PROGRAM": program})):
+        stack = UserStack()
+        image = TrainingImage.from_asset(stack, "Own", directory=str(tmp_path), file=file)
+        props = {"job": JOBS[launcher], "image": image, "environment": variables}
+        if taken:
+            stack.workflow(**props)
+        else:
+            message = message_of(lambda: stack.workflow(**props))  # noqa: B023
+            assert message.endswith(
+                "must end in .py for Torchrun(), which starts Python scripts alone, like 'train.py', got 'run.sh'"
+            )

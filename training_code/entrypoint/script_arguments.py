@@ -15,7 +15,7 @@ TRUE = ("true", "1", "yes", "on")
 
 
 def converted(given, form, flags):
-    """The script's arguments, of the toolkit's: for each hyperparameter its option, `--key` or for one letter `-k`, and its value.
+    """The script's arguments, of the toolkit's: for each hyperparameter its option, `--key`, or `-k` for a letter, and its value.
 
     Flags are options without a value, which are given where the value is true.
     """
@@ -40,9 +40,10 @@ def main():
     if "command" in settings:
         # What ModelTrainer of SageMaker's SDK tells of the hosts (its environment.py), and the toolkit does not.
         hosts = sorted(json.loads(os.environ.get("SM_HOSTS", '["algo-1"]')))
-        rank = hosts.index(os.environ.get("SM_CURRENT_HOST", hosts[0]))
-        names = ("SM_HOST_COUNT", "SM_CURRENT_HOST_RANK", "SM_MASTER_ADDR", "SM_MASTER_PORT")
-        os.environ.update(zip(names, map(str, (len(hosts), rank, hosts[0], 7777))))
+        rank = str(hosts.index(os.environ.get("SM_CURRENT_HOST", hosts[0])))
+        os.environ.update(
+            SM_HOST_COUNT=str(len(hosts)), SM_CURRENT_HOST_RANK=rank, SM_MASTER_ADDR=hosts[0], SM_MASTER_PORT="7777"
+        )
         os.execvp("bash", ["bash", "-e", "-c", settings["command"], "bash", *sys.argv[1:]])
     script = str(folder / settings["script"])
     program = sys.executable if script.endswith(".py") else "bash"

@@ -183,9 +183,22 @@ def _check_image(image: TrainingImage, context: JobContext) -> None:
     check_contents(image, context.job_request)
     image.check_files(context.job_request.files)
     _check_script(image, context)
+    _check_program(image, context)
     check_copied_options(image, context)
     if context.job_request.environment.get("PJRT_DEVICE") == "CUDA":
         image.check_xla_has_cuda()
+
+
+def _check_program(image: TrainingImage, context: JobContext) -> None:
+    """The job's launcher can start what the image, or a variable, names for the toolkit (`_create_command`, as of code)."""
+    variable = "SAGEMAKER_PROGRAM"
+    given = context.job_request.environment.get(variable) or (context.props.get("environment") or {}).get(variable)
+    program, launcher = given or image.program(), _launchers(context)[1]
+    if context.props.get("container_entrypoint") is not None or context.props.get("code") is not None or not program:
+        return
+    if launcher and not is_unresolved(program) and not program.endswith(".py"):
+        rule = f"end in .py for {launcher}, which starts Python scripts alone"
+        raise must(variable if given is None else f"environment[{variable!r}]", rule, "'train.py'", repr(program))
 
 
 def _check_script(image: TrainingImage, context: JobContext) -> None:
@@ -257,12 +270,11 @@ _OF_SCRIPTS = {
 
 def _check_start(code: TrainingCode, context: JobContext) -> None:
     """The toolkit and the job's launcher can start the code (_entry_point_type.py and process.py of sagemaker-training)."""
-    launchers = [name for name in context.job_request.hyperparameters if _LAUNCHER.fullmatch(name)]
+    launchers, launcher = _launchers(context)
     if code.command is not None and launchers:
         raise must(
             "launcher", "be left out beside code.command, which starts the processes", "None", repr(launchers[0])
         )
-    [launcher] = [_OF_SCRIPTS[name] for name in launchers if name in _OF_SCRIPTS][:1] or [""]
     package = Path("setup.py") in code.files() and not code.program.endswith(".sh")
     if launcher and code.is_shell_script:
         rule = f"end in .py for {launcher}, which starts Python scripts alone; a command of its own is command"
@@ -273,6 +285,12 @@ def _check_start(code: TrainingCode, context: JobContext) -> None:
     if package and "/" in code.program:
         rule = "be at the top of a folder with setup.py, which the toolkit starts by python -m"
         raise must("code.entry_point", rule, repr(Path(code.entry_point).name), repr(code.entry_point))
+
+
+def _launchers(context: JobContext) -> tuple[list[str], str]:
+    """The hyperparameters of the job's launchers, and the one that starts Python scripts alone, or ``""``."""
+    found = [name for name in context.job_request.hyperparameters if _LAUNCHER.fullmatch(name)]
+    return found, next((_OF_SCRIPTS[name] for name in found if name in _OF_SCRIPTS), "")
 
 
 def _refuse_code(code: TrainingCode, because: str) -> None:
