@@ -150,7 +150,7 @@ class Wheel:
     def arguments(self, definition: ast.ClassDef) -> dict[str, Row]:
         """The arguments of a class: the fields of a dataclass, or the parameters of ``__init__`` and the old names that it takes.
 
-        One named ``**`` stands for any other.
+        None of one that takes any.
         """
         base = self.base(definition)
         if any("dataclass" in ast.unparse(one) for one in definition.decorator_list):
@@ -162,8 +162,7 @@ class Wheel:
         found = [one.arg for node in init for one in [*node.args.args[1:], *node.args.kwonlyargs]]
         decorators = " ".join(ast.unparse(one) for node in init for one in node.decorator_list)
         found += re.findall(r"deprecate_kwarg\('(\w+)'", decorators)
-        found += ["**" for node in init if node.args.kwarg]
-        return {name: (name, "", "") for name in found}
+        return {} if any(node.args.kwarg for node in init) else {name: (name, "", "") for name in found}
 
     def starred(self, file: str) -> set[str]:
         """The names that a module has from others by ``from .other import *``."""

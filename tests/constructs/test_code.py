@@ -15,6 +15,7 @@ from sdk_recordings import as_read, recorded
 from stacks import UserStack, message_of, reads
 
 from cdk_sagemaker_training import (
+    CompiledJob,
     DataParallelJob,
     HeterogeneousJob,
     InstanceGroup,
@@ -22,6 +23,7 @@ from cdk_sagemaker_training import (
     S3Channel,
     Torchrun,
     TrainingCode,
+    TrainingCompiler,
     TrainingImage,
 )
 
@@ -108,6 +110,14 @@ def test_the_script_of_a_command_is_the_first_of_the_folder_that_it_names(source
 def test_what_a_command_cannot_be_with_is_refused(source: Path, props: dict[str, Any], message: str) -> None:
     given = {"command": "python train.py", **props}
     assert reads(message_of(lambda: TrainingCode(str(source), **given)), message)
+
+
+def test_a_command_beside_the_training_compiler_is_taken_since_that_launches_nothing(source: Path) -> None:
+    stack = UserStack()
+    job = CompiledJob(InstanceGroup("ml.p3.2xlarge"), compiler=TrainingCompiler())
+    image = TrainingImage.from_training_compiler(stack, "Compiler", "pytorch", "1.13.1")
+    stack.workflow(job=job, image=image, code=TrainingCode(str(source), command="bash run.sh"))
+    assert stack.request()["HyperParameters"]["sagemaker_training_compiler_enabled"] == "true"
 
 
 def test_a_command_beside_a_launcher_is_refused(source: Path) -> None:

@@ -342,6 +342,18 @@ def test_requirements_say_or_leave_open_which_trl_a_script_finds(
 
 
 @pytest.mark.parametrize(
+    ("requirements", "told"), [("", True), ("trl\n", False), ("unsloth\n", False), ("evaluate\n", True)]
+)
+def test_calls_of_trl_are_held_against_the_containers_unless_requirements_may_bring_another(
+    tmp_path: Path, requirements: str, told: bool
+) -> None:
+    script = "from trl import SFTTrainer\nSFTTrainer('small', max_seq_length=128).save_model('/opt/ml/model')\n"
+    more = {"train.py": script, "requirements.txt": requirements}
+    stack = with_trl(tmp_path, TRANSFORMERS_5, "", more=more, hyperparameters={})
+    assert len(stack.warnings("script-training-arguments")) == told
+
+
+@pytest.mark.parametrize(
     ("more", "command", "told"),
     [
         ({}, "accelerate launch train.py --config sft.yaml", True),

@@ -137,6 +137,16 @@ def test_pytorch_lacks_what_is_said_of_it() -> None:
                 importlib.import_module(name)
 
 
+def test_a_name_that_a_script_tries_to_import_is_left_out_wherever_it_is_used() -> None:
+    text = (
+        "try:\n    from transformers import AdamW\nexcept ImportError:\n    AdamW = None\noptimizer = AdamW.of(model)\n"
+    )
+    assert found(text, transformers="5.3.0") == []
+    assert (
+        len(found(text.replace("try:", "if True:").replace("except ImportError:", "else:"), transformers="5.3.0")) == 1
+    )
+
+
 def test_transformers_lacks_what_is_said_of_it() -> None:
     gone = names_of_others("transformers", transformers.__version__)
     assert len(gone) > 1_000

@@ -150,6 +150,22 @@ def test_the_stack_of_a_model_trainer_starts_its_code_by_the_toolkit(
     assert channels == {"InputDataConfig[code]", "InputDataConfig[sm_drivers]"}
 
 
+def test_what_the_deployment_uploads_is_not_among_what_the_script_uploads(folder: Path) -> None:
+    uploads = [
+        f"s3://bucket/{key}" for key in ("job/input/code/train.py", "job/input/sm_drivers/sm_train.sh", "train/a.csv")
+    ]
+    source = Source(str(folder), "train.py", **TRAINER)
+    own = adopted_stack(of_model_trainer(), region="us-east-1", uploads=uploads, source_code=source, beside=folder)
+    assert (
+        "uploads to these places before it starts its job, which the stack does not:\n# - s3://bucket/train/\n"
+        in own.source
+    )
+    assert "# - s3://bucket/job/" not in own.source
+    without = adopted_stack(of_model_trainer(), region="us-east-1", uploads=uploads)
+    assert "With code=TrainingCode(...)\n# each deployment uploads a folder" in without.source
+    assert "# - s3://bucket/job/input/code/\n# - s3://bucket/job/input/sm_drivers/\n" in without.source
+
+
 def test_what_only_model_trainer_has_is_listed_with_its_line(folder: Path) -> None:
     (folder / "train.py").write_text("import os\nrank = os.environ['SM_CURRENT_HOST_RANK']\n")
     (folder / "run.sh").write_text("cd /opt/ml/input/data/code\n")

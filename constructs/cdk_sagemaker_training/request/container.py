@@ -194,7 +194,7 @@ def _check_program(image: TrainingImage, context: JobContext) -> None:
     variable = "SAGEMAKER_PROGRAM"
     given = context.job_request.environment.get(variable) or (context.props.get("environment") or {}).get(variable)
     program, launcher = given or image.program(), _launchers(context)[1]
-    if context.props.get("container_entrypoint") is not None or context.props.get("code") is not None or not program:
+    if context.props.get("container_entrypoint") is not None or not program:
         return
     if launcher and not is_unresolved(program) and not program.endswith(".py"):
         rule = f"end in .py for {launcher}, which starts Python scripts alone"

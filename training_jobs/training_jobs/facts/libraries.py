@@ -48,7 +48,7 @@ def arguments_of(name: str, versions: Versions) -> Mapping[str, Argument] | None
     of_base = _base(name)
     inherited = arguments_of(of_base, versions) if of_base else {}
     rows = _rows(library, own, versions.get(library, ""))
-    return None if inherited is None or not rows or "**" in rows else {**inherited, **rows}
+    return None if inherited is None or not rows else {**inherited, **rows}
 
 
 @cache
