@@ -170,10 +170,24 @@ def test_what_only_model_trainer_has_is_listed_with_its_line(folder: Path) -> No
     (folder / "train.py").write_text("import os\nrank = os.environ['SM_CURRENT_HOST_RANK']\n")
     (folder / "run.sh").write_text("cd /opt/ml/input/data/code\n")
     found = listed(adopted(of_model_trainer(), Source(str(folder), "train.py", **TRAINER), folder))
-    assert {"train.py:2", "run.sh:1"} <= found
-    by_command = listed(adopted(of_model_trainer(), Source(str(folder), command="bash run.sh", **TRAINER), folder))
-    assert "train.py:2" not in by_command
-    assert "run.sh:1" in by_command
+    assert "run.sh:1" in found
+    assert "train.py:2" not in found
+    by_launcher = Source(str(folder), "train.py", launcher="Torchrun", **TRAINER)
+    assert {"train.py:2", "run.sh:1"} <= listed(adopted(of_model_trainer(), by_launcher, folder))
+
+
+@pytest.mark.parametrize(
+    ("entry_point", "command"),
+    [("train.py", "python train.py"), ("./run.sh", "bash run.sh"), ("configs/a.py", "python configs/a.py")],
+)
+def test_a_script_that_reads_what_a_command_is_told_of_hosts_is_started_by_one(
+    folder: Path, entry_point: str, command: str
+) -> None:
+    (folder / "configs" / "a.py").write_text("")
+    source = Source(str(folder), entry_point, **TRAINER)
+    assert "command" not in adopted(of_model_trainer(), source, folder).source
+    (folder / "run.sh").write_text("torchrun --nnodes $SM_HOST_COUNT train.py\n")
+    assert f'command="{command} \\"$@\\""' in adopted(of_model_trainer(), source, folder).source
 
 
 def test_requirements_that_the_call_does_not_install_are_listed(folder: Path) -> None:

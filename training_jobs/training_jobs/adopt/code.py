@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -85,7 +85,10 @@ def own_code(request: Mapping[str, Any], source: Source, beside: Path) -> OwnCod
     folder, image = Path(source.directory), request.get("AlgorithmSpecification", {}).get("TrainingImage") or ""
     if not folder.is_dir() or not _WITH_TOOLKIT.search(image):
         return None
-    command, rest = _command(source), json.loads(json.dumps(request, default=str))
+    source = replace(source, entry_point=source.entry_point and os.path.normpath(source.entry_point))
+    reads = [*_reads(folder)] if source.of_model_trainer else []
+    command = _command(source, of_hosts=any(name in _OF_COMMAND for _, name in reads))
+    rest = json.loads(json.dumps(request, default=str))
     if not command and not (folder / source.entry_point).is_file():
         return None
     call = Call(
@@ -105,16 +108,22 @@ def own_code(request: Mapping[str, Any], source: Source, beside: Path) -> OwnCod
     notes = [
         Difference(member, value, "of code=TrainingCode(...), which each deployment uploads") for member, value in taken
     ]
-    return OwnCode(rest, call, (*notes, *_notes(source, folder, command)))
+    return OwnCode(rest, call, (*notes, *_notes(source, folder, [] if source.launcher else [*_OF_COMMAND], reads)))
 
 
-def _command(source: Source) -> str:
-    """The command that starts the script where the toolkit does not: the SDK's own, or one that installs other requirements."""
+def _command(source: Source, *, of_hosts: bool) -> str:
+    """The command that starts the script where the toolkit does not: the SDK's own, or one that installs other requirements.
+
+    Args:
+        source: Where the script is.
+        of_hosts: Whether it reads what a command is told of the hosts, and the toolkit does not tell.
+    """
     command = source.command.replace(_CODE_FOLDER, _FOLDER_OF_TOOLKIT)
-    if source.requirements in (None, "", "requirements.txt", "./requirements.txt") or source.launcher:
+    others = source.requirements not in (None, "", "requirements.txt", "./requirements.txt")
+    if source.launcher or not (others or of_hosts):
         return command
     start = command or f'{"python" if source.entry_point.endswith(".py") else "bash"} {source.entry_point} "$@"'
-    return f"python -m pip install -r {source.requirements} && {start}"
+    return f"python -m pip install -r {source.requirements} && {start}" if others else start
 
 
 def _of_estimator(request: dict[str, Any], source: Source) -> Iterator[tuple[str, Any]]:
@@ -148,7 +157,19 @@ def _of_model_trainer(request: dict[str, Any], source: Source) -> Iterator[tuple
         yield f"HyperParameters.{name}", None
 
 
-def _notes(source: Source, folder: Path, command: str) -> Iterator[Difference]:
+def _reads(folder: Path) -> Iterator[tuple[str, str]]:
+    """The lines of a folder's files that read what ModelTrainer alone has, and the first that each of them reads."""
+    for path in sorted(folder.rglob("*")):
+        place = path.relative_to(folder)
+        if path.suffix in _TEXTS and path.is_file() and not any(part.startswith(".") for part in place.parts):
+            for number, line in enumerate(path.read_text(errors="replace").splitlines(), 1):
+                if found := _MODEL_TRAINERS_OWN.search(line):
+                    yield f"{place}:{number}", found[0]
+
+
+def _notes(
+    source: Source, folder: Path, given: Sequence[str], reads: Sequence[tuple[str, str]]
+) -> Iterator[Difference]:
     """What the script finds otherwise than where the SDK starts it."""
     for one in source.dependencies:
         yield Difference(f"dependencies {one!r}", None, f"its files are not in {source.directory}: copy them there")
@@ -156,13 +177,6 @@ def _notes(source: Source, folder: Path, command: str) -> Iterator[Difference]:
         yield Difference("requirements.txt", None, "installed, which the SDK's call does not ask for")
     if source.launcher and source.requirements not in (None, "", "requirements.txt", "./requirements.txt"):
         yield Difference(f"requirements {source.requirements!r}", None, "not installed: name it requirements.txt")
-    if not source.of_model_trainer:
-        return
-    given = _OF_COMMAND if command else ()
-    for path in sorted(folder.rglob("*")):
-        if path.suffix in _TEXTS and path.is_file() and not any(part.startswith(".") for part in path.parts):
-            for number, line in enumerate(path.read_text(errors="replace").splitlines(), 1):
-                if (found := _MODEL_TRAINERS_OWN.search(line)) and found[0] not in given:
-                    where = f"{path.relative_to(folder)}:{number}"
-                    yield Difference(where, None, f"it reads {found[0]}, which ModelTrainer alone has: change it")
-                    break
+    for where, name in reads:
+        if name not in given:
+            yield Difference(where, None, f"it reads {name}, which ModelTrainer alone has: change it")
