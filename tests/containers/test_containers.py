@@ -6,6 +6,7 @@ import importlib.util
 import json
 import re
 from importlib.metadata import Distribution
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -165,7 +166,7 @@ def test_a_container_has_no_package_of_the_accounts_that_awss_sources_do_not_lis
     assert {"numpy", "pyyaml", "scikit-learn"} < there
     listed = {canonicalize_name(name) for name in TABLE[container]["packages"]}
     # AWS's Dockerfile of Hugging Face installs these by pip, with what they require, beside the packages of the lock file.
-    by_pip = [Requirement(name) for name in ("transformers", "tensorboard") if container.startswith("huggingface")]
+    by_pip = [Requirement(name) for name in ("transformers", "tensorboard", "trl") if container.startswith("huggingface")]
     required = closure(by_pip, virtual_environments.own_package)
     assert there - listed - set(required) == set()
 
@@ -183,6 +184,26 @@ def test_a_tag_that_is_not_recorded_has_the_packages_of_the_nearest_of_any_versi
         "pandas",
         f"pandas=={TABLE['pytorch 2.13-cpu']['packages']['pandas']}",
     )
+
+
+def test_the_versions_of_hugging_faces_libraries_are_those_of_the_constructs_and_of_the_lock_file() -> None:
+    account = json.loads(files("sagemaker_local_account.images").joinpath("huggingface.json").read_text())
+    constructs = json.loads(files("cdk_sagemaker_training.facts").joinpath("huggingface.json").read_text())
+    assert account == constructs
+    newest = dict(zip(account["columns"], account["rows"][-1], strict=True))
+    packages = TABLE["huggingface-pytorch-training 2.11-gpu"]["packages"]
+    assert newest == {name: packages[name] for name in newest}
+
+
+def test_an_older_container_of_hugging_face_has_its_own_versions_of_the_libraries() -> None:
+    registry = "763104351884.dkr.ecr.us-east-1.amazonaws.com"
+    tag = "2.9.0-transformers5.3.0-gpu-py312-cu130-ubuntu22.04"
+    base = base_of(reference(f"{registry}/huggingface-pytorch-training:{tag}"))
+    assert {"accelerate==1.12.0", "peft==0.18.1", "datasets==4.5.0", "transformers==5.3.*"} <= {*base.requirements}
+    assert "trl==0.28.0" in base.listed
+    unknown = base_of(reference(f"{registry}/huggingface-pytorch-training:{tag.replace('5.3.0', '5.2.0')}"))
+    assert {"accelerate", "peft", "datasets"} <= {*unknown.requirements}
+    assert "trl" in unknown.listed
 
 
 @pytest.mark.parametrize("container", TABLE)

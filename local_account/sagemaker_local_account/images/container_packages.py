@@ -61,6 +61,8 @@ class Listed:
 def listed(repository: str, version: str, tag: str) -> Listed | None:
     """Returns the packages of a container; for an unrecorded version those of the nearest one, without their versions.
 
+    Those of Hugging Face's libraries are known for more of its containers.
+
     Args:
         repository: such as "pytorch-training".
         version: the framework's, such as "2.13".
@@ -76,7 +78,8 @@ def listed(repository: str, version: str, tag: str) -> Listed | None:
     name = exact if exact in near else min(near, key=lambda one: (not one.endswith(flavour), _distance(one, version)))
     found = _table()[name]
     packages = {one: pin for one, pin in found["packages"].items() if not _OF_GPUS.fullmatch(one)}
-    lines = [f"{one}=={pin}" if pin and name == exact else one for one, pin in packages.items()]
+    pins = packages if name == exact else _of_hugging_face(tag)
+    lines = [f"{one}=={pins[one]}" if pins.get(one) else one for one in packages]
     return Listed(lines, f"{found['source']} in aws/deep-learning-containers, {found['date']}")
 
 
@@ -90,6 +93,15 @@ def imported(root: Path) -> set[str]:
         for one, several in _WORDS.findall(text) if file.suffix == ".py" else ():
             modules |= {one} if one else {word.split(".")[0].split()[0] for word in several.split(",") if word.strip()}
     return {canonicalize_name(MODULES.get(module, module)) for module in modules}
+
+
+@functools.cache
+def _of_hugging_face(tag: str) -> dict[str, str]:
+    """The versions of the libraries in a container whose tag names that of transformers, by their Dockerfiles."""
+    table = json.loads(_RECORD.with_name("huggingface.json").read_text())
+    rows = (dict(zip(table["columns"], row, strict=True)) for row in table["rows"])
+    found = next((row for row in rows if f"-transformers{row['transformers']}-" in tag), {})
+    return {name: version for name, version in found.items() if version and name != "transformers"}
 
 
 @functools.cache
