@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from sagemaker_training import environment, mpi, process, pytorch_xla, torch_distributed
+from sagemaker_training.errors import ClientError
 from stacks import UserStack, message_of
 
 from cdk_sagemaker_training import (
@@ -90,6 +91,34 @@ def test_code_is_refused_where_the_toolkit_has_no_command_for_it(
         stack.workflow(**props)
     else:
         assert re.match(r"code\.(entry_point|directory) must", message_of(lambda: stack.workflow(**props)))
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "train.py",
+        "a+b-c_1.py",
+        "deep/er/train.py",
+        "my train.py",
+        "-train.py",
+        "träin.py",
+        "tr@in.py",
+        "a(1).py",
+        "a;b.sh",
+    ],
+)
+def test_names_that_the_toolkit_starts_are_taken_and_no_others(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+    (tmp_path / name).write_text("")
+    stack, code = UserStack(), TrainingCode(str(tmp_path), entry_point=name)
+    try:
+        process.validate_entry_point(name)
+    except ClientError:
+        assert message_of(lambda: stack.workflow(code=code)).startswith(
+            "code.entry_point must have letters, digits and"
+        )
+    else:
+        stack.workflow(code=code)
 
 
 @pytest.mark.parametrize(

@@ -166,7 +166,9 @@ def test_a_container_has_no_package_of_the_accounts_that_awss_sources_do_not_lis
     assert {"numpy", "pyyaml", "scikit-learn"} < there
     listed = {canonicalize_name(name) for name in TABLE[container]["packages"]}
     # AWS's Dockerfile of Hugging Face installs these by pip, with what they require, beside the packages of the lock file.
-    by_pip = [Requirement(name) for name in ("transformers", "tensorboard", "trl") if container.startswith("huggingface")]
+    by_pip = [
+        Requirement(name) for name in ("transformers", "tensorboard", "trl") if container.startswith("huggingface")
+    ]
     required = closure(by_pip, virtual_environments.own_package)
     assert there - listed - set(required) == set()
 

@@ -260,6 +260,8 @@ def _check_code(code: TrainingCode, context: JobContext) -> None:
     check_options(code, context)
 
 
+# `_SAFE_ENTRY_POINT` there.
+_NAME_OF_PROGRAM = re.compile(r"[A-Za-z0-9._][A-Za-z0-9._+-]*(?:/[A-Za-z0-9._+-]+)*")
 _LAUNCHER = re.compile(r"sagemaker_(?!training_compiler)\w+_enabled")
 # Those that start Python scripts alone (torch_distributed.py and pytorch_xla.py of sagemaker-training, `_create_command`).
 _OF_SCRIPTS = {
@@ -275,6 +277,9 @@ def _check_start(code: TrainingCode, context: JobContext) -> None:
         raise must(
             "launcher", "be left out beside code.command, which starts the processes", "None", repr(launchers[0])
         )
+    if not _NAME_OF_PROGRAM.fullmatch(code.program):
+        rule = "have letters, digits and . _ + - / alone, and not begin with -, since the toolkit starts no others"
+        raise must("code.entry_point", rule, "'train.py'", repr(code.entry_point))
     package = Path("setup.py") in code.files() and not code.program.endswith(".sh")
     if launcher and code.is_shell_script:
         rule = f"end in .py for {launcher}, which starts Python scripts alone; a command of its own is command"
