@@ -105,10 +105,15 @@ def own_code(request: Mapping[str, Any], source: Source, beside: Path) -> OwnCod
         for member, value in (_of_model_trainer if source.of_model_trainer else _of_estimator)(rest, source)
         if command or member != "HyperParameters.sagemaker_program" or value != json.dumps(source.entry_point)
     ]
-    notes = [
-        Difference(member, value, "of code=TrainingCode(...), which each deployment uploads") for member, value in taken
-    ]
+    notes = [Difference(member, value, _why(member, value)) for member, value in taken]
     return OwnCode(rest, call, (*notes, *_notes(source, folder, [] if source.launcher else [*_OF_COMMAND], reads)))
+
+
+def _why(member: str, value: Any) -> str:
+    if value is None:
+        return "added: the container's toolkit starts code=TrainingCode(...)"
+    given = "changed" if member.startswith("HyperParameters") else "left out"
+    return f"{given}: each deployment uploads code=TrainingCode(...)"
 
 
 def _command(source: Source, *, of_hosts: bool) -> str:
