@@ -434,6 +434,44 @@ def test_packages_that_a_job_without_a_network_installs_are_warned_of(tmp_path: 
     assert other.warned() == ["isolated-script-installs-packages"]
 
 
+def vpc_of(stack: Stack, kind: str) -> ec2.IVpc | None:
+    """A VPC with subnets of a kind; None for the network's own."""
+    if kind == "imported":
+        return ec2.Vpc.from_vpc_attributes(
+            stack, "Vpc", vpc_id="vpc-1", availability_zones=["us-east-1a"], private_subnet_ids=["subnet-1"]
+        )
+    return None if kind == "own" else ec2.Vpc(stack, "Vpc", nat_gateways=None if kind == "NAT" else 0)
+
+
+@pytest.mark.parametrize(
+    ("kind", "selected", "warned"),
+    [
+        ("own", None, True),
+        ("NAT", None, False),
+        ("imported", None, False),
+        ("no NAT", ec2.SubnetType.PRIVATE_ISOLATED, True),
+        ("NAT", ec2.SubnetType.PUBLIC, True),
+    ],
+)
+def test_packages_that_hosts_without_a_route_to_the_internet_install_are_warned_of(
+    tmp_path: Path, kind: str, selected: ec2.SubnetType | None, warned: bool
+) -> None:
+    (tmp_path / "train.py").write_text("")
+    (tmp_path / "requirements.txt").write_text("einops")
+    subnets = None if selected is None else ec2.SubnetSelection(subnet_type=selected)
+
+    def told(**environment: str) -> list[str]:
+        stack = Stack()
+        network = TrainingNetwork(stack, "Network", vpc=vpc_of(stack, kind), vpc_subnets=subnets)
+        stack.workflow(code=TrainingCode(str(tmp_path)), network=network, environment=environment)
+        return stack.warned()
+
+    assert told() == ["network-without-egress-installs-packages"] * warned
+    assert told(PIP_INDEX_URL="https://pypi.example.com") == told(CA_REPOSITORY_ARN="arn:aws:codeartifact:x") == []
+    (tmp_path / "requirements.txt").unlink()
+    assert told() == []
+
+
 def test_an_alias_of_a_volumes_key_is_refused() -> None:
     stack = Stack()
     imported = kms.Alias.from_alias_name(stack, "Imported", "alias/models")

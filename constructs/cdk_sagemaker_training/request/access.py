@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 # The key of the tag that identifies the execution of a job; the value is the execution's ARN.
 EXECUTION_TAG = "StepFunctionsExecution"
 
+# The repository of CodeArtifact from which the toolkit installs (modules.py of sagemaker-training).
+_CODE_ARTIFACT = "CA_REPOSITORY_ARN"
 _MOST_TAGS = 49  # TagList of the service model, less the one of the execution
 # A job's name has 63 characters, of which a hyphen and a hash of the execution, the attempt and the index take the rest.
 _LONGEST_JOB_NAME_PREFIX = 26
@@ -50,7 +52,8 @@ class AccessProps(TypedDict, total=False):
                     Member("SecurityGroupIds", sync=True, docs="`network`: `TrainingNetwork(security_groups=)`"),
                     Member("Subnets", sync=True),
                 ),
-            )
+            ),
+            advice=_network_advice,
         ),
     ]
     """The VPC that the hosts are in. Default: SageMaker's own network, which reaches the internet."""
@@ -159,13 +162,31 @@ def _isolation_advice(isolated: bool, context: JobContext) -> Iterator[Advice]:
             f"network_isolation leaves the script without a network and without credentials, and {caller} requires calls to AWS, "
             "which fail.",
         )
-    code = context.props.get("code")
-    if code is not None and Path("requirements.txt") in code.files():
-        # entry_point.install of sagemaker-training; pip looks for a package that the image lacks on PyPI.
+    if _installs_packages(context):
         yield from advice(
             "isolated-script-installs-packages",
             "network_isolation leaves the hosts without a network, and the toolkit runs `pip install` of the requirements.txt of "
             "code before the script, which fails for a package that the image lacks: install them in an image of your own.",
+        )
+
+
+def _installs_packages(context: JobContext) -> bool:
+    """The toolkit installs requirements; pip looks for what the image lacks on PyPI (`install` in sagemaker-training)."""
+    code = context.props.get("code")
+    return code is not None and Path("requirements.txt") in code.files()
+
+
+def _network_advice(network: TrainingNetwork, context: JobContext) -> Iterator[Advice]:
+    """Warn of packages that hosts without a route to PyPI install, unless variables name another index or no index."""
+    variables = context.props.get("environment") or {}
+    elsewhere = any(name.startswith(("PIP_", "UV_")) or name == _CODE_ARTIFACT for name in variables)
+    if _installs_packages(context) and not elsewhere and not network.has_egress:
+        yield from advice(
+            "network-without-egress-installs-packages",
+            "the subnets of network have no route to the internet, and the toolkit runs `pip install` of the requirements.txt of "
+            "code before the script, which fails for a package that the image lacks. Install them in an image of your own, have "
+            "subnets with a NAT gateway, like TrainingNetwork(self, 'Network', vpc=ec2.Vpc(self, 'Vpc')), or name an index that "
+            f"the hosts reach, like environment={{{_CODE_ARTIFACT!r}: '...'}}.",
         )
 
 

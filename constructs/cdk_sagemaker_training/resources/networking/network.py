@@ -134,6 +134,16 @@ class TrainingNetwork(Construct):
         """The first security group of the jobs' hosts."""
         return self.security_groups[0]
 
+    @property
+    def has_egress(self) -> bool:
+        """Whether a subnet of the hosts has a route to the internet: the CDK's ``PRIVATE_WITH_EGRESS``.
+
+        A host in a public subnet has no public address, and so no such route (guide, "Give SageMaker AI Training Jobs Access to
+        Resources in Your Amazon VPC").
+        """
+        with_egress = {subnet.subnet_id for subnet in self.vpc.private_subnets}
+        return any(id in with_egress for id in self.subnets.subnet_ids)
+
     @staticmethod
     @checked
     def from_lookup(
