@@ -40,9 +40,9 @@ def main():
     if "command" in settings:
         # What ModelTrainer of SageMaker's SDK tells of the hosts (its environment.py), and the toolkit does not.
         hosts = sorted(json.loads(os.environ.get("SM_HOSTS", '["algo-1"]')))
-        rank = str(hosts.index(os.environ.get("SM_CURRENT_HOST", hosts[0])))
+        count, rank = str(len(hosts)), str(hosts.index(os.environ.get("SM_CURRENT_HOST", hosts[0])))
         os.environ.update(
-            SM_HOST_COUNT=str(len(hosts)), SM_CURRENT_HOST_RANK=rank, SM_MASTER_ADDR=hosts[0], SM_MASTER_PORT="7777"
+            SM_HOST_COUNT=count, SM_CURRENT_HOST_RANK=rank, SM_MASTER_ADDR=hosts[0], SM_MASTER_PORT="7777"
         )
         os.execvp("bash", ["bash", "-e", "-c", settings["command"], "bash", *sys.argv[1:]])
     script = str(folder / settings["script"])
