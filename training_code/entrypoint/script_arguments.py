@@ -40,10 +40,9 @@ def main():
     if "command" in settings:
         # What ModelTrainer of SageMaker's SDK tells of the hosts (its environment.py), and the toolkit does not.
         hosts = sorted(json.loads(os.environ.get("SM_HOSTS", '["algo-1"]')))
-        count, rank = str(len(hosts)), str(hosts.index(os.environ.get("SM_CURRENT_HOST", hosts[0])))
-        os.environ.update(
-            SM_HOST_COUNT=count, SM_CURRENT_HOST_RANK=rank, SM_MASTER_ADDR=hosts[0], SM_MASTER_PORT="7777"
-        )
+        count, rank = len(hosts), hosts.index(os.environ.get("SM_CURRENT_HOST", hosts[0]))
+        names = ("SM_HOST_COUNT", "SM_CURRENT_HOST_RANK", "SM_MASTER_ADDR", "SM_MASTER_PORT")
+        os.environ.update({name: str(it) for name, it in zip(names, (count, rank, hosts[0], 7777))})  # noqa: B905
         os.execvp("bash", ["bash", "-e", "-c", settings["command"], "bash", *sys.argv[1:]])
     script = str(folder / settings["script"])
     program = sys.executable if script.endswith(".py") else "bash"
