@@ -377,6 +377,18 @@ def test_a_file_of_arguments_beside_the_script_leaves_them_unknown(tmp_path: Pat
     with_trainer(tmp_path, evaluation_strategy="epoch")
 
 
+@pytest.mark.parametrize(
+    ("tag", "told"), [(TRANSFORMERS_5, True), ("2.1.0-transformers4.36.0-gpu-py310-cu121-ubuntu20.04", False)]
+)
+def test_modules_that_the_containers_python_no_longer_has_are_a_warning(tmp_path: Path, tag: str, told: bool) -> None:
+    script = "import imp\nfrom collections import OrderedDict\nopen('/opt/ml/model/x', 'w')\n"
+    stack = with_trl(tmp_path, tag, "", more={"train.py": script}, hyperparameters={})
+    warned = stack.warnings("script-removed")
+    assert ["train.py:1: Python 3.12 has no imp, since 3.12: use importlib.util" in text for text in warned] == [
+        True
+    ] * told
+
+
 REMOVED = "import tensorflow as tf\nmodel = tf.keras.Sequential()\nmodel.save('/opt/ml/model/1')\nimport torch._six\n"
 REMOVED_OF_NUMPY = "import numpy as np\nnp.zeros(3, dtype=np.float)\n"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import json
 import subprocess
 import sys
@@ -17,7 +18,7 @@ from test_interruptions import KINDS, Kind, packages_of, quiet_tensorflow
 
 from training_jobs.facts.libraries import names_of_others
 from training_jobs.lint import Job, lint
-from training_jobs.lint.removed import REMOVED
+from training_jobs.lint.removed import _OF_PYTHON, REMOVED
 from training_jobs.lint.script import Script
 
 __all__ = ["packages_of"]
@@ -135,6 +136,44 @@ def test_pytorch_lacks_what_is_said_of_it() -> None:
         for name in one.names:
             with pytest.raises(ModuleNotFoundError):
                 importlib.import_module(name)
+
+
+def test_python_lacks_what_is_said_of_its_version() -> None:
+    here = f"{sys.version_info.major}.{sys.version_info.minor}"
+    for one in _OF_PYTHON:
+        for name in one.names:
+            module, _, member = name.rpartition(".")
+            text = f"from {module} import {member}\n" if module else f"import {name}\n"
+            assert found(text, python=one.since) == [
+                (1, f"Python {one.since} has no {name}, since {one.since}: use {one.instead}")
+            ]
+            before = f"3.{int(one.since.partition('.')[2]) - 1}"
+            assert found(text, python=before) == []
+            if found(text, python=here):
+                with pytest.raises(ImportError):
+                    exec(text)
+
+
+# By hand, of 3.12.1 and 3.13.0: each module of PEP 594 and each name is there in the one and not in the other.
+def test_names_that_this_python_still_has_are_not_said_to_be_gone_before_it() -> None:
+    now = (sys.version_info.major, sys.version_info.minor)
+    later = [one for one in _OF_PYTHON if tuple(map(int, one.since.split("."))) > now]
+    missing = [name for one in later for name in one.names if not _is_here(name)]
+    assert set(missing) <= {"nis", "spwd", "crypt", "ossaudiodev"}  # of some systems alone
+
+
+def _is_here(name: str) -> bool:
+    module, _, member = name.rpartition(".")
+    if not module:
+        return importlib.util.find_spec(name) is not None
+    return hasattr(importlib.import_module(module), member)
+
+
+def test_a_module_of_the_scripts_own_is_none_of_pythons() -> None:
+    script = Script("train.py", "import chunk, cgi\nprint(chunk.of(cgi))\n")
+    own = Script("chunk.py", "def of(one): ...\n")
+    reasons = [one.reason for one in lint([script, own], Job(versions={"python": "3.13"})) if one.rule == "removed"]
+    assert reasons == ["Python 3.13 has no cgi, since 3.13: use a package from PyPI (PEP 594)"]
 
 
 def test_a_name_that_a_script_tries_to_import_is_left_out_wherever_it_is_used() -> None:

@@ -55,6 +55,7 @@ _BRINGS = {
         "datasets": f"datasets|{_TRAINERS}|evaluate",
     }.items()
 }
+_NOTHING = re.compile("(?!)")
 _BRINGS_ANY = re.compile(r"[-./]|\w+[+:]")  # another file, a folder, an address
 _OFF = "; a comment `# training-jobs: allow options` at its beginning switches this off"
 
@@ -134,12 +135,15 @@ def _versions(code: TrainingCode, files: Sequence[Path], props: Mapping[str, Any
     if "TF_USE_LEGACY_KERAS" in (props.get("environment") or {}):
         del known["tensorflow"]  # whose Keras is of another version
     known |= of_hugging_face(base)
-    if contents and contents.pythons and all(int(name[3:] or 0) >= 12 for name in contents.pythons):
-        known["numpy"] = "1.26 or newer"  # the first with wheels for Python 3.12
+    if contents and contents.pythons:
+        python = min(int(name[3:] or 0) for name in contents.pythons)
+        known["python"] = f"3.{python}" if len(contents.pythons) == 1 else f"3.{python} or newer"
+        if python >= 12:
+            known["numpy"] = "1.26 or newer"  # the first with wheels for Python 3.12
     found = {
         library: version
         for library, version in known.items()
-        if version and not any(_BRINGS[library].match(line) or _BRINGS_ANY.match(line) for line in lines)
+        if version and not any(_BRINGS.get(library, _NOTHING).match(line) or _BRINGS_ANY.match(line) for line in lines)
     }
     pins = [match.groups() for line in lines if (match := _PINS.fullmatch(line)) and match[1] in _OF_HUGGING_FACE]
     names = [name for name, _ in pins]

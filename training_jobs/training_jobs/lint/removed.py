@@ -1,15 +1,15 @@
 """What newer versions of libraries no longer have: a script that asks for it ends, some only when the training is over.
 
 Sources: TensorFlow's release notes ("2.16": Keras 3 is the default, tf.estimator is removed; "2.0": what tf.compat.v1 keeps) and
-those of NumPy 1.24 (expired deprecations), pytorch/pytorch#94709, and the errors of TensorFlow 2.15.1, 2.16.2 and 2.21.0, NumPy
-and transformers, for which tests ask.
+those of NumPy 1.24 (expired deprecations); "What's New In Python", "Removed"; pytorch/pytorch#94709; and the errors of TensorFlow
+2.15.1, 2.16.2 and 2.21.0, NumPy, Python and transformers, for which tests ask.
 """
 
 from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from training_jobs.facts.libraries import names_of_others
@@ -33,6 +33,39 @@ class Removed(NamedTuple):
 
 
 _KERAS_3 = "2.16"
+# Of Python's own modules. distutils is not among them: setuptools, which most containers have, puts one in its place.
+_OF_PYTHON = (
+    Removed("3.8", ("time.clock",), "time.perf_counter"),
+    Removed("3.8", ("platform.linux_distribution", "platform.dist"), "the package distro"),
+    Removed("3.9", ("base64.encodestring", "base64.decodestring"), "encodebytes and decodebytes"),
+    Removed("3.9", ("fractions.gcd",), "math.gcd"),
+    Removed(
+        "3.10",
+        tuple(
+            f"collections.{name}"
+            for name in (
+                *("Callable", "Container", "Hashable", "Iterable", "Iterator", "Mapping", "MutableMapping"),
+                *("MutableSequence", "MutableSet", "Sequence", "Set", "Sized"),
+            )
+        ),
+        "collections.abc",
+    ),
+    Removed("3.11", ("inspect.getargspec", "inspect.formatargspec"), "inspect.signature"),
+    Removed("3.11", ("asyncio.coroutine",), "async def"),
+    Removed("3.12", ("imp", "importlib.find_loader"), "importlib.util"),
+    Removed("3.12", ("asynchat", "asyncore", "smtpd"), "asyncio"),
+    Removed("3.12", ("ssl.wrap_socket", "ssl.match_hostname"), "ssl.SSLContext"),
+    Removed("3.12", ("locale.format",), "locale.format_string"),
+    Removed("3.12", ("configparser.SafeConfigParser",), "configparser.ConfigParser"),
+    Removed(
+        "3.13",
+        (
+            *("aifc", "audioop", "cgi", "cgitb", "chunk", "crypt", "imghdr", "lib2to3", "mailcap", "nis", "nntplib"),
+            *("ossaudiodev", "pipes", "sndhdr", "spwd", "sunau", "telnetlib", "uu", "xdrlib"),
+        ),
+        "a package from PyPI (PEP 594)",
+    ),
+)
 REMOVED: Mapping[str, tuple[Removed, ...]] = {
     "torch": (Removed("2.0", ("torch._six",), "math.inf, str and collections.abc"),),
     "numpy": (
@@ -110,17 +143,21 @@ _FOLDER = re.compile(r"(?:dir|folder|directory)$")
 _OF_FOLDERS = re.compile(r"os\.(?:environ\[|environ\.get\(|getenv\().*SM_(?:MODEL|OUTPUT|OUTPUT_DATA)_DIR")
 
 
-def removed(script: Script, versions: Versions) -> Iterator[tuple[int, str]]:
+def removed(script: Script, versions: Versions, own: Collection[str] = ()) -> Iterator[tuple[int, str]]:
     """Yield the lines and reasons of what a script asks for and the versions of its libraries no longer have, each name once.
 
     Args:
         script: A file.
-        versions: The versions that it finds, by ``torch``, ``tensorflow``, ``transformers`` and ``numpy``; others are not known.
+        versions: The versions that it finds, by ``python``, ``torch``, ``transformers`` and others; those left out are not known.
+        own: The modules beside it.
     """
     found = dict[str, int]()
     for line, name, node in _names(script):
         library = name.partition(".")[0]
-        if (reason := _reason(name, library, versions.get(library))) and not script.asks_version(node):
+        reason = _reason(name, library, versions.get(library)) or _gone(
+            name, "python", versions.get("python"), _OF_PYTHON
+        )
+        if reason and library not in own and not script.asks_version(node):
             found[reason] = min(line, found.get(reason, line))
     yield from ((line, reason) for reason, line in found.items())
     version = versions.get("tensorflow")
@@ -137,13 +174,20 @@ def _older(version: str, since: str) -> bool:
 def _reason(name: str, library: str, version: str | None) -> str:
     if version is None:
         return ""
-    for one in REMOVED.get(library, ()):
-        for known in one.names:
-            if not _older(version, one.since) and (name == known or name.startswith(f"{known}.")):
-                return f"{library} {version} has no {known}, since {one.since}: use {one.instead}"
+    if gone := _gone(name, library, version, REMOVED.get(library, ())):
+        return gone
     first = f"{name}.".split(".")[1]
     others = names_of_others(library, version).get(first)
     return f"{library} {version} has no {first}, {others}" if others else ""
+
+
+def _gone(name: str, library: str, version: str | None, gone: Sequence[Removed]) -> str:
+    for one in gone if version else ():
+        for known in one.names:
+            if not _older(version or "", one.since) and (name == known or name.startswith(f"{known}.")):
+                named = "Python" if library == "python" else library
+                return f"{named} {version} has no {known}, since {one.since}: use {one.instead}"
+    return ""
 
 
 def _names(script: Script) -> Iterator[tuple[int, str, ast.AST]]:

@@ -448,7 +448,9 @@ def _training_arguments(scripts: Sequence[Script], job: Job) -> Found:
 def _removed(scripts: Sequence[Script], job: Job) -> Found:
     """The release notes of TensorFlow and PyTorch, and the wheels of Hugging Face's libraries: `removed.py` has them."""
     for script in scripts if job.versions and not _installs(scripts) else ():
-        for line, reason in removed(script, job.versions):
+        for line, reason in removed(
+            script, job.versions, {one.path.partition("/")[0].removesuffix(".py") for one in scripts}
+        ):
             yield script, line, reason
 
 
