@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 import six
 
+from sagemaker_local_account.images import environments
 from sagemaker_local_account.images.container_packages import imported
 from sagemaker_local_account.images.image_store import Image
 
@@ -398,3 +399,20 @@ def test_the_hugging_face_container_has_what_awss_dockerfile_installs(builds: Bu
     image = builds.build(base=f"FROM {DLC.partition('/')[0]}/{container}")
     program = f"print([__import__(name).version for name in {[*own]}])"
     assert run(image, "python", "-c", program) == str([*own.values()])
+
+
+@pytest.mark.parametrize(
+    ("script", "version", "linked"), [("trl", "0.28.0", False), ("trl", None, True), ("json", "0.28.0", True)]
+)
+def test_a_script_has_the_containers_version_of_trl_though_the_account_has_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str, version: str | None, linked: bool
+):
+    (tmp_path / "root").mkdir()
+    (tmp_path / "root" / "train.py").write_text(f"import {script}\n")
+    made = []
+    monkeypatch.setattr(environments, "_make", lambda folder, parts, *_: (folder.mkdir(), made.append(parts)))
+    line = f"trl=={version}" if version else "trl"
+    environments.environment_for([], [line, "pandas"], [], tmp_path / "root", tmp_path, print)
+    [parts] = made
+    assert parts.there == (["trl", "pandas"] if linked else ["pandas"])
+    assert parts.also == ([] if linked else ["trl==0.28.0"])

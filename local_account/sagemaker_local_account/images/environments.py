@@ -41,6 +41,8 @@ _Install = Callable[
 SHARED = "SAGEMAKER_LOCAL_ACCOUNT_VENVS"
 # The packages of Docker's Python images: `pip`; before 3.12 also these (docker-library/python issue 952), and in virtual
 # environments such as those of AWS's containers.
+# Packages whose classes change from version to version: a script has the container's, though the account may have another.
+_EXACT = ("trl",)
 _ALWAYS = ("pip",) if sys.version_info >= (3, 12) else ("pip", "setuptools", "wheel")
 
 
@@ -71,8 +73,14 @@ def environment_for(
         ImageError: a requirement cannot be installed; the message names it and the Dockerfile's line.
     """
     imports = {name for folder in filter(None, (root, code)) for name in imported(folder)} if listed else set()
-    there = [name for line in listed if _own_package(name := Requirement(line).name) is not None]
-    also = [line for line in listed if Requirement(line).name not in there and Requirement(line).name in imports]
+    wanted = {one.name: one for one in map(Requirement, listed)}
+    there = [
+        name
+        for name, one in wanted.items()
+        if (own := _own_package(name)) is not None
+        and (name not in {*_EXACT} & imports or one.specifier.contains(own.version))
+    ]
+    also = [str(one) for name, one in wanted.items() if name not in there and name in imports]
     parts = _Parts(base, there, also, installs, root)
     folder = Path(os.environ.get(SHARED) or state / "venvs") / _key(parts)
     if _is_complete(folder):
