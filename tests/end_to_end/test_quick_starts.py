@@ -41,6 +41,7 @@ def app(tmp_path: Path, environment: dict[str, str]) -> Iterator[Path]:
         ("xgboost", ["--set", "n_estimators=4"], ["scikit-learn", "xgboost"], ["model.json"]),
         ("huggingface_trainer", ["--set", "num_train_epochs=2"], ["transformers[torch]"], ["model.safetensors"]),
         ("keras", [], ["scikit-learn"], ["model.keras"]),
+        ("trl", [], ["datasets", "tokenizers", "transformers[torch]", "trl"], ["model.safetensors"]),
     ],
 )
 def test_a_quick_start_trains_as_it_is(

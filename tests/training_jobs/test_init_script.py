@@ -176,9 +176,10 @@ def test_a_requirements_txt_that_is_there_is_kept(tmp_path: Path) -> None:
             ["lr"],
         ),
         ("from transformers import HfArgumentParser", "--key value", ["num_train_epochs"]),
+        ("from trl import TrlParser", "--key value", ["num_train_epochs", "bf16"]),
         ("print('nothing')", "--key value", []),
     ],
-    ids=["nanoGPT's configurator", "Hydra", "click", "HfArgumentParser", "none"],
+    ids=["nanoGPT's configurator", "Hydra", "click", "HfArgumentParser", "TrlParser", "none"],
 )
 def test_the_form_of_arguments_is_that_of_the_scripts_parser(
     tmp_path: Path, text: str, form: str, options: list[str]

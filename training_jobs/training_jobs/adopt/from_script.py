@@ -133,7 +133,9 @@ def read_script(path: Path) -> TrainingScript:
         folders |= {name: FOLDER_OF[name] for name in declared if name in FOLDER_OF}
         if takes_others(script):  # TrainingArguments, or a class of that
             folders.setdefault("output_dir", MODEL)
-            declared = {"num_train_epochs": Option("num_train_epochs", 1.0)} | declared
+            # trl's classes compute in bf16 unless told not to, which transformers refuses without a GPU.
+            precision = {"bf16": Option("bf16", False)} if "trl" in modules else {}
+            declared = {"num_train_epochs": Option("num_train_epochs", 1.0), **precision} | declared
         options = [*declared.values()]
     wanted = (one for one in options if one.name not in folders and (one.required or one.default is not None))
     given = tuple(one for one in map(_on_cpu, wanted) if one.type != "bool" or one.required)
