@@ -19,6 +19,7 @@ from cdk_sagemaker_training import (
     DataParallelJob,
     HeterogeneousJob,
     InstanceGroup,
+    Mpi,
     Ray,
     S3Channel,
     Torchrun,
@@ -120,12 +121,15 @@ def test_a_command_beside_the_training_compiler_is_taken_since_that_launches_not
     assert stack.request()["HyperParameters"]["sagemaker_training_compiler_enabled"] == "true"
 
 
-def test_a_command_beside_a_launcher_is_refused(source: Path) -> None:
-    job = DataParallelJob(InstanceGroup("ml.g5.12xlarge"), launcher=Torchrun())
+@pytest.mark.parametrize(
+    ("launcher", "key"), [(Torchrun(), "sagemaker_torch_distributed_enabled"), (Mpi(), "sagemaker_mpi_enabled")]
+)
+def test_a_command_beside_a_launcher_is_refused(source: Path, launcher: Any, key: str) -> None:
+    job = DataParallelJob(InstanceGroup("ml.g5.12xlarge"), launcher=launcher)
     code = TrainingCode(str(source), command="accelerate launch train.py")
     assert reads(
         message_of(lambda: UserStack().workflow(job=job, code=code)),
-        "launcher must be left out beside code.command ... got 'sagemaker_torch_distributed_enabled'",
+        f"launcher must be left out beside code.command ... got {key!r}",
     )
 
 

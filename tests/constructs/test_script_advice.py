@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from importlib import metadata
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -24,7 +25,9 @@ from cdk_sagemaker_training import (
     TrainingImage,
     training_code_path,
 )
+from cdk_sagemaker_training.facts.images import Contents
 from cdk_sagemaker_training.facts.modules import modules_of
+from cdk_sagemaker_training.request.script_advice import _versions
 
 ON_A_CPU = DataParallelJob(InstanceGroup("ml.m5.xlarge"))
 SCRIPT = """
@@ -387,6 +390,19 @@ def test_modules_that_the_containers_python_no_longer_has_are_a_warning(tmp_path
     assert ["train.py:1: Python 3.12 has no imp, since 3.12: use importlib.util" in text for text in warned] == [
         True
     ] * told
+
+
+@pytest.mark.parametrize(
+    ("pythons", "known"),
+    [(("py312",), "3.12"), (("py310", "py311"), "3.10 or newer"), (("py3", "py36"), "3.0 or newer"), ((), None)],
+)
+def test_of_a_container_that_may_have_several_pythons_the_oldest_counts(
+    tmp_path: Path, pythons: tuple[str, ...], known: str | None
+) -> None:
+    (tmp_path / "train.py").write_text("")
+    contents = Contents({"pytorch": "2.8.0"}, True, pythons)
+    image = SimpleNamespace(is_container=True, base="pytorch-training:2.8.0", contents=lambda: contents)
+    assert _versions(TrainingCode(str(tmp_path)), (), {"image": image}).get("python") == known
 
 
 REMOVED = "import tensorflow as tf\nmodel = tf.keras.Sequential()\nmodel.save('/opt/ml/model/1')\nimport torch._six\n"

@@ -173,7 +173,10 @@ def test_what_only_model_trainer_has_is_listed_with_its_line(folder: Path) -> No
     assert "run.sh:1" in found
     assert "train.py:2" not in found
     by_launcher = Source(str(folder), "train.py", launcher="Torchrun", **TRAINER)
-    assert {"train.py:2", "run.sh:1"} <= listed(adopted(of_model_trainer(), by_launcher, folder))
+    launched = adopted(of_model_trainer(), by_launcher, folder)
+    assert {"train.py:2", "run.sh:1"} <= listed(launched)
+    assert "launcher=Torchrun()" in launched.source
+    assert "command" not in launched.source
 
 
 @pytest.mark.parametrize(
@@ -197,6 +200,19 @@ def test_requirements_that_the_call_does_not_install_are_listed(folder: Path) ->
     assert "requirements.txt" not in listed(
         adopted(of_model_trainer(), Source(str(folder), "train.py", **named), folder)
     )
+
+
+@pytest.mark.parametrize(
+    "image",
+    [
+        "huggingface-pytorch-training:2.9.0-transformers5.3.0-gpu-py312",
+        "tensorflow-training:2.19.0-gpu-py312",
+        "pytorch-training-neuronx:2.9.0-neuronx-py312",
+    ],
+)
+def test_the_code_of_each_container_with_the_toolkit_is_uploaded(folder: Path, image: str) -> None:
+    request = of_model_trainer(TrainingImage=f"763104351884.dkr.ecr.us-east-1.amazonaws.com/{image}")
+    assert own_code(request, Source(str(folder), "train.py", **TRAINER), folder) is not None
 
 
 @pytest.mark.parametrize(

@@ -103,7 +103,7 @@ def own_code(request: Mapping[str, Any], source: Source, beside: Path) -> OwnCod
     taken = [
         (member, value)
         for member, value in (_of_model_trainer if source.of_model_trainer else _of_estimator)(rest, source)
-        if command or member != "HyperParameters.sagemaker_program" or value != json.dumps(source.entry_point)
+        if member != "HyperParameters.sagemaker_program" or value != json.dumps(source.entry_point)
     ]
     notes = [Difference(member, value, _why(member, value)) for member, value in taken]
     return OwnCode(rest, call, (*notes, *_notes(source, folder, [] if source.launcher else [*_OF_COMMAND], reads)))
