@@ -32,6 +32,7 @@ TOOLS = (
     "networkx",
     "orjson",
     "pandas",
+    "paramiko",
     "pytest",
     "pytest-timeout",
     "regex",
