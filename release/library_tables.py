@@ -182,7 +182,7 @@ class Wheel:
         return found
 
     def exported(self) -> set[str]:
-        """The names that may be imported from the library: of its `__init__.py`, and of its modules' `__all__`."""
+        """The names that may be imported from the library: of its `__init__.py`, and of transformers' modules' `__all__`."""
         tree = ast.parse(self.sources[f"{self.library}/__init__.py"])
         found = {
             node.value for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str)
@@ -190,11 +190,12 @@ class Wheel:
         found |= {
             alias.asname or alias.name
             for node in ast.walk(tree)
-            if isinstance(node, ast.ImportFrom)
+            if isinstance(node, ast.ImportFrom) and (node.level or f"{node.module}.".startswith(f"{self.library}."))
             for alias in node.names
         }
         found |= self.starred(f"{self.library}/__init__.py")
-        for source in self.sources.values():
+        # By which transformers 5 finds what it exports (`define_import_structure`).
+        for source in self.sources.values() if self.library == "transformers" else ():
             for names in re.findall(r"__all__\s*\+?=\s*\[(.*?)\]", source, re.DOTALL):
                 found |= {*re.findall(r"[\"'](\w+)[\"']", names)}
         # Tokenizers and the fast image processors of transformers have aliases in version 5, which no list names.

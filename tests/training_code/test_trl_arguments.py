@@ -220,9 +220,8 @@ def test_a_library_lacks_each_name_that_is_said_to_be_of_other_versions(library:
     assert [name for name in names_of_others(library, module.__version__) if hasattr(module, name)] == []
     later = names_of_others(library, oldest)
     assert later
-    # Those that every version after their first one has.
-    kept = [name for name in later if name not in names_of_others(library, module.__version__)]
-    assert [name for name in kept if not hasattr(module, name) and name in dir(module)] == []
+    if library != "transformers":  # of which the names of inner modules count as its own
+        assert {name for name in later if name not in names_of_others(library, module.__version__)} <= {*dir(module)}
     assert not names_of_others(library, "99.0")
 
 
