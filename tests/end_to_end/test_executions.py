@@ -69,7 +69,8 @@ class Executions(cdk.Stack):
             self.workflow("Fetched", KINDS["Sync"], "report", image=container, code=code)
             self.workflow("Isolated", KINDS["Loop"], "report", image=container, code=code, network_isolation=True)
             on_two = DataParallelJob(InstanceGroup("ml.m5.xlarge", 2))
-            self.workflow("Command", on_two, "report", image=container, code=TrainingCode(folder, command=TORCHRUN))
+            for name, command in (("Command", 'python probe.py "$@"'), ("Torchrun", TORCHRUN)):
+                self.workflow(name, on_two, "report", image=container, code=TrainingCode(folder, command=command))
         cdk.CfnOutput(self, "BucketName", value=self.bucket.bucket_name)
         # Each execution of the poller polls twice, so that a job of seconds takes several.
         with mock.patch.object(polling, "POLLS", 2):
@@ -234,10 +235,19 @@ def test_a_container_of_awss_runs_code_from_s3_and_without_a_network_from_a_chan
         assert report["data"] == [report["sm"]["SM_MODULE_DIR"]]
 
 
-def test_a_command_starts_the_processes_of_all_hosts_with_the_hyperparameters(
+def test_a_command_finds_the_hyperparameters_and_its_host_among_all(
     deployed: Deployed, machines: dict[str, str]
 ) -> None:
     reports = reports_of(deployed, deployed.start(machines["CommandArn"]))
+    assert sorted(reports) == ["algo-1-plain.json", "algo-2-plain.json"]
+    names = ("SM_CURRENT_HOST_RANK", "SM_HOST_COUNT", "SM_MASTER_ADDR", "SM_HP_DO")
+    told = [tuple(reports[file]["sm"][name] for name in names) for file in sorted(reports)]
+    assert told == [("0", "2", "algo-1", "report"), ("1", "2", "algo-1", "report")]
+
+
+@pytest.mark.soak  # four processes import PyTorch
+def test_a_command_starts_torchrun_on_all_hosts(deployed: Deployed, machines: dict[str, str]) -> None:
+    reports = reports_of(deployed, deployed.start(machines["TorchrunArn"]))
     assert sorted(reports) == ["algo-1-0.json", "algo-2-1.json"]
     assert [report["sum over ranks"] for report in reports.values()] == [2, 2]
 
