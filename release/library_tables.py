@@ -140,21 +140,21 @@ class Wheel:
         found = (self.definition(ast.unparse(base)) for base in definition.bases)
         return next((one for one in found if one is not None), None)
 
-    def outer_base(self, definition: ast.ClassDef) -> str:
-        """The class of another library that a class is of, or ``""``."""
+    def listed_base(self, definition: ast.ClassDef) -> str:
+        """The dataclass with a table of its own that a class is of, of this library or of transformers, or ``""``."""
         base = self.base(definition)
-        if base is not None:
-            return self.outer_base(base)
-        return next((ast.unparse(one) for one in definition.bases), "") if self.library != "transformers" else ""
+        if base is None:
+            return "transformers.TrainingArguments" if "TrainingArguments" in map(ast.unparse, definition.bases) else ""
+        return base.name if _is_listed(self.library, base) else self.listed_base(base)
 
     def arguments(self, definition: ast.ClassDef) -> dict[str, Row]:
         """The arguments of a class: the fields of a dataclass, or the parameters of ``__init__`` and the old names that it takes.
 
-        None of one that takes any.
+        Without those of a listed base; none of one that takes any.
         """
         base = self.base(definition)
-        if any("dataclass" in ast.unparse(one) for one in definition.decorator_list):
-            inherited = {} if base is None else self.arguments(base)
+        if _is_dataclass(definition):
+            inherited = {} if base is None or _is_listed(self.library, base) else self.arguments(base)
             return {**inherited, **{row[0]: row for row in _fields(definition)}}
         init = [node for node in definition.body if isinstance(node, ast.FunctionDef) and node.name == "__init__"]
         if not init:
@@ -205,6 +205,14 @@ class Wheel:
         return {name for name in found - modules if kept.fullmatch(name)}
 
 
+def _is_dataclass(definition: ast.ClassDef) -> bool:
+    return any("dataclass" in ast.unparse(one) for one in definition.decorator_list)
+
+
+def _is_listed(library: str, definition: ast.ClassDef) -> bool:
+    return _is_dataclass(definition) and definition.name in LIBRARIES[library].classes
+
+
 def _fields(definition: ast.ClassDef) -> Iterator[Row]:
     for node in definition.body:
         if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
@@ -218,20 +226,19 @@ def _fields(definition: ast.ClassDef) -> Iterator[Row]:
 
 def rendered(library: str, paths: Mapping[str, Path]) -> str:
     of_classes: dict[str, dict[Row, list[str]]] = {name: {} for name in LIBRARIES[library].classes}
-    bases: dict[str, str] = {"Seq2SeqTrainingArguments": "TrainingArguments"} if library == "transformers" else {}
+    bases: dict[str, str] = {}
     names: dict[str, set[str]] = {}
     hyphens, refuses = list[str](), list[str]()
     for minor, path in track(paths.items(), f"{library}, read"):
         wheel = Wheel(library, path)
         for name, rows in of_classes.items():
             definition = wheel.definition(name)
-            own = {} if definition is None else wheel.arguments(definition)
-            if library == "transformers" and name in bases and definition is not None:
-                own = {row[0]: row for row in _fields(definition)}
-            for row in own.values():
+            if definition is None:
+                continue
+            for row in wheel.arguments(definition).values():
                 rows.setdefault(row, []).append(minor)
-            if definition is not None and wheel.outer_base(definition) == "TrainingArguments":
-                bases[name] = "transformers.TrainingArguments"
+            if base := wheel.listed_base(definition):
+                bases[name] = base
         names[minor] = wheel.exported()
         hyphens += [minor] if "replace('_', '-')" in wheel.sources.get("transformers/hf_argparser.py", "") else []
         refuses += [minor] if any(map(_REFUSES_KEYS.search, wheel.sources.values())) else []

@@ -21,7 +21,7 @@ from cdk_sagemaker_training import S3Channel, Spot, TrainingNetwork
 from training_jobs import Account, Workflow
 from training_jobs.adopt import adopted_stack
 from training_jobs.adopt.export import sdk_call
-from training_jobs.adopt.from_sdk import request_of_script
+from training_jobs.adopt.from_sdk import Caught, request_of_script
 
 HERE = Path(__file__).parent
 ROLE = "arn:aws:iam::123456789012:role/Training"
@@ -31,16 +31,19 @@ UPLOADED = {
 }
 
 
+def caught_of(version: str, image: str, programs_of: Callable[[Path], Path], folder: Path) -> Caught:
+    """What a version's script would send, by its own Python."""
+    python = programs_of(HERE / f"requirements-{version}.txt") / "python"
+    given = [image, ROLE, str(SOURCE), str(folder), *([BUCKET] if version == "v2" else [])]
+    return request_of_script(HERE / f"sdk_{version}.py", given, python=str(python))
+
+
 @pytest.mark.soak
 @pytest.mark.parametrize("version", UPLOADED)
 def test_the_stack_of_a_script_sends_the_scripts_request(
     version: str, programs_of: Callable[[Path], Path], tmp_path: Path
 ) -> None:
-    python = programs_of(HERE / f"requirements-{version}.txt") / "python"
-    own_bucket = [BUCKET] if version == "v2" else []
-    caught = request_of_script(
-        HERE / f"sdk_{version}.py", [IMAGE, ROLE, str(SOURCE), str(tmp_path), *own_bucket], python=str(python)
-    )
+    caught = caught_of(version, IMAGE, programs_of, tmp_path)
     assert [uri for uri in caught.uploads if uri.endswith(UPLOADED[version])]
     adopted = adopted_stack(caught.request, region=caught.region, uploads=caught.uploads)
     requests, _ = requests_of({version: adopted})
@@ -57,10 +60,8 @@ def test_the_stack_of_a_script_sends_the_scripts_request(
 def test_the_stack_of_a_script_uploads_its_folder_for_awss_container(
     version: str, programs_of: Callable[[Path], Path], tmp_path: Path
 ) -> None:
-    python = programs_of(HERE / f"requirements-{version}.txt") / "python"
     image = "763104351884.dkr.ecr.us-east-1.amazonaws.com/pytorch-training:2.8.0-cpu-py312"
-    given = [image, ROLE, str(SOURCE), str(tmp_path), *([BUCKET] if version == "v2" else [])]
-    caught = request_of_script(HERE / f"sdk_{version}.py", given, python=str(python))
+    caught = caught_of(version, image, programs_of, tmp_path)
     adopted = adopted_stack(caught.request, region=caught.region, source_code=caught.source)
     requests, refused = requests_of({version: adopted})
     assert refused == {}

@@ -11,7 +11,7 @@ from adopted import differing, requests_of
 from sdk_recordings import recorded
 
 from training_jobs.adopt import Adopted, adopted_stack
-from training_jobs.adopt.code import Source, own_code
+from training_jobs.adopt.code import Source, uploaded_code
 from training_jobs.adopt.from_sdk import request_of_script
 
 ESTIMATORS = [
@@ -212,7 +212,7 @@ def test_requirements_that_the_call_does_not_install_are_listed(folder: Path) ->
 )
 def test_the_code_of_each_container_with_the_toolkit_is_uploaded(folder: Path, image: str) -> None:
     request = of_model_trainer(TrainingImage=f"763104351884.dkr.ecr.us-east-1.amazonaws.com/{image}")
-    assert own_code(request, Source(str(folder), "train.py", **TRAINER), folder) is not None
+    assert uploaded_code(request, Source(str(folder), "train.py", **TRAINER), folder) is not None
 
 
 @pytest.mark.parametrize(
@@ -228,7 +228,9 @@ def test_code_stays_where_it_is_if_no_toolkit_is_known_or_no_folder_is_here(
 ) -> None:
     request = of_model_trainer(TrainingImage=image)
     assert (
-        own_code(request, Source(**{"directory": str(folder), "entry_point": "train.py", **TRAINER, **source}), folder)
+        uploaded_code(
+            request, Source(**{"directory": str(folder), "entry_point": "train.py", **TRAINER, **source}), folder
+        )
         is None
     )
 

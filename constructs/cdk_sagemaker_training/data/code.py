@@ -68,7 +68,7 @@ class TrainingCode(Value):
         (`install` in entry_point.py of sagemaker-training).
         """
         given = self.flags or self.arguments != "--key value" or self.command is not None
-        return bool(given) or (self.is_shell_script and Path("requirements.txt") in self.files())
+        return bool(given) or (self.is_shell_script and self.has("requirements.txt"))
 
     @property
     def is_shell_script(self) -> bool:
@@ -131,12 +131,21 @@ class TrainingCode(Value):
         """
         yield from self._files_below(Path())
 
+    def has(self, name: str) -> bool:
+        """Return whether a file is at the top of the folder, and not left out.
+
+        Args:
+            name: The file's name, like ``"setup.py"``.
+        """
+        return not self._leaves_out(Path(name)) and Path(self.directory, name).is_file()
+
+    def _leaves_out(self, path: Path) -> bool:
+        return any(fnmatch(text, one) for one in (*_EXCLUDED, *self.exclude) for text in (path.name, str(path)))
+
     def _files_below(self, folder: Path) -> Iterator[Path]:
         for path in sorted((Path(self.directory) / folder).iterdir()):
             relative = folder / path.name
-            if any(
-                fnmatch(text, pattern) for pattern in (*_EXCLUDED, *self.exclude) for text in (path.name, str(relative))
-            ):
+            if self._leaves_out(relative):
                 continue
             if path.is_file():
                 yield relative

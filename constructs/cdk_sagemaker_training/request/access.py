@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypedDict
 
 from cdk_sagemaker_training.core.errors import must
@@ -173,7 +172,7 @@ def _isolation_advice(isolated: bool, context: JobContext) -> Iterator[Advice]:
 def _installs_packages(context: JobContext) -> bool:
     """The toolkit installs requirements; pip looks for what the image lacks on PyPI (`install` in sagemaker-training)."""
     code = context.props.get("code")
-    return code is not None and Path("requirements.txt") in code.files()
+    return code is not None and code.has("requirements.txt")
 
 
 def _network_advice(network: TrainingNetwork, context: JobContext) -> Iterator[Advice]:

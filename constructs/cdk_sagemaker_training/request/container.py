@@ -192,11 +192,12 @@ def _check_image(image: TrainingImage, context: JobContext) -> None:
 def _check_program(image: TrainingImage, context: JobContext) -> None:
     """The job's launcher can start what the image, or a variable, names for the toolkit (`_create_command`, as of code)."""
     variable = "SAGEMAKER_PROGRAM"
-    given = context.job_request.environment.get(variable) or (context.props.get("environment") or {}).get(variable)
-    program, launcher = given or image.program(), _launchers(context)[1]
-    if context.props.get("container_entrypoint") is not None or not program:
+    launcher = _of_scripts(_launchers(context))
+    if not launcher or context.props.get("container_entrypoint") is not None:
         return
-    if launcher and not is_unresolved(program) and not program.endswith(".py"):
+    given = context.job_request.environment.get(variable) or (context.props.get("environment") or {}).get(variable)
+    program = given or image.program()
+    if program and not is_unresolved(program) and not program.endswith(".py"):
         rule = f"end in .py for {launcher}, which starts Python scripts alone"
         raise must(variable if given is None else f"environment[{variable!r}]", rule, "'train.py'", repr(program))
 
@@ -272,7 +273,8 @@ _OF_SCRIPTS = {
 
 def _check_start(code: TrainingCode, context: JobContext) -> None:
     """The toolkit and the job's launcher can start the code (_entry_point_type.py and process.py of sagemaker-training)."""
-    launchers, launcher = _launchers(context)
+    launchers = _launchers(context)
+    launcher = _of_scripts(launchers)
     if code.command is not None and launchers:
         raise must(
             "launcher", "be left out beside code.command, which starts the processes", "None", repr(launchers[0])
@@ -280,7 +282,7 @@ def _check_start(code: TrainingCode, context: JobContext) -> None:
     if not _NAME_OF_PROGRAM.fullmatch(code.program):
         rule = "have letters, digits and . _ + - / alone, and not begin with -, since the toolkit starts no others"
         raise must("code.entry_point", rule, "'train.py'", repr(code.entry_point))
-    package = Path("setup.py") in code.files() and not code.program.endswith(".sh")
+    package = code.has("setup.py") and not code.program.endswith(".sh")
     if launcher and code.is_shell_script:
         rule = f"end in .py for {launcher}, which starts Python scripts alone; a command of its own is command"
         raise must("code.entry_point", rule, "'train.py'", repr(code.entry_point))
@@ -292,10 +294,14 @@ def _check_start(code: TrainingCode, context: JobContext) -> None:
         raise must("code.entry_point", rule, repr(Path(code.entry_point).name), repr(code.entry_point))
 
 
-def _launchers(context: JobContext) -> tuple[list[str], str]:
-    """The hyperparameters of the job's launchers, and the one that starts Python scripts alone, or ``""``."""
-    found = [name for name in context.job_request.hyperparameters if _LAUNCHER.fullmatch(name)]
-    return found, next((_OF_SCRIPTS[name] for name in found if name in _OF_SCRIPTS), "")
+def _launchers(context: JobContext) -> list[str]:
+    """The hyperparameters of the job's launchers."""
+    return [name for name in context.job_request.hyperparameters if _LAUNCHER.fullmatch(name)]
+
+
+def _of_scripts(launchers: Sequence[str]) -> str:
+    """The launcher that starts Python scripts alone, or ``""``."""
+    return next((_OF_SCRIPTS[name] for name in launchers if name in _OF_SCRIPTS), "")
 
 
 def _refuse_code(code: TrainingCode, because: str) -> None:

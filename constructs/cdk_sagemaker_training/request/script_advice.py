@@ -45,6 +45,7 @@ _TRAINERS = "transformers|trl|peft|optimum|sentence|setfit|adapters|unsloth|axol
 _BRINGS = {
     library: re.compile(names, re.IGNORECASE)
     for library, names in {
+        "python": "(?!)",  # which no requirement brings
         "torch": "torch|lightning|pytorch|functorch|xformers|vllm",
         "numpy": "numpy",
         "tensorflow": "tensorflow|keras|tf[-_]",
@@ -55,7 +56,6 @@ _BRINGS = {
         "datasets": f"datasets|{_TRAINERS}|evaluate",
     }.items()
 }
-_NOTHING = re.compile("(?!)")
 _BRINGS_ANY = re.compile(r"[-./]|\w+[+:]")  # another file, a folder, an address
 _OFF = "; a comment `# training-jobs: allow options` at its beginning switches this off"
 
@@ -143,7 +143,7 @@ def _versions(code: TrainingCode, files: Sequence[Path], props: Mapping[str, Any
     found = {
         library: version
         for library, version in known.items()
-        if version and not any(_BRINGS.get(library, _NOTHING).match(line) or _BRINGS_ANY.match(line) for line in lines)
+        if version and not any(_BRINGS[library].match(line) or _BRINGS_ANY.match(line) for line in lines)
     }
     pins = [match.groups() for line in lines if (match := _PINS.fullmatch(line)) and match[1] in _OF_HUGGING_FACE]
     names = [name for name, _ in pins]
@@ -265,14 +265,15 @@ def ignored_advice(code: TrainingCode, context: JobContext) -> Iterator[Advice]:
         return
     from training_jobs.lint import ignored, ignored_keys, scripts_of
 
-    for place, known, nearest in ignored_keys(options, _given(context), Path(code.directory)):
+    of_job = _given(context)
+    for place, known, nearest in ignored_keys(options, of_job, Path(code.directory)):
         yield from advice(
             "script-ignores-key",
             f"hyperparameters['config'] names a file whose key {place} is no option of {options.path}{known}: its TrlParser "
             f"ignores it, and the script's own default is used. Name it like {nearest}.",
         )
 
-    given = {name: text for name, text in _given(context).items() if name not in context.job_request.hyperparameters}
+    given = {name: text for name, text in of_job.items() if name not in context.job_request.hyperparameters}
     for key, nearest in ignored(options, given, scripts_of(Path(code.directory), code.files())):
         yield from advice(
             "script-ignores-hyperparameter",

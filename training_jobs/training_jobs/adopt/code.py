@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import os
 import re
@@ -58,9 +59,14 @@ class Source:
     dependencies: tuple[str, ...] = ()
     of_model_trainer: bool = False
 
+    @property
+    def has_other_requirements(self) -> bool:
+        """Whether it installs a file of requirements that the toolkit does not find."""
+        return self.requirements not in (None, "") and os.path.normpath(str(self.requirements)) != "requirements.txt"
+
 
 @dataclass(frozen=True)
-class OwnCode:
+class UploadedCode:
     """A request whose code a stack uploads.
 
     Attributes:
@@ -74,7 +80,7 @@ class OwnCode:
     differences: tuple[Difference, ...]
 
 
-def own_code(request: Mapping[str, Any], source: Source, beside: Path) -> OwnCode | None:
+def uploaded_code(request: Mapping[str, Any], source: Source, beside: Path) -> UploadedCode | None:
     """Return a request with the code of a folder; None where the stack cannot upload it, or the image cannot start it.
 
     Args:
@@ -88,9 +94,9 @@ def own_code(request: Mapping[str, Any], source: Source, beside: Path) -> OwnCod
     source = replace(source, entry_point=source.entry_point and os.path.normpath(source.entry_point))
     reads = [*_reads(folder)] if source.of_model_trainer else []
     command = _command(source, of_hosts=any(name in _OF_COMMAND for _, name in reads))
-    rest = json.loads(json.dumps(request, default=str))
     if not command and not (folder / source.entry_point).is_file():
         return None
+    rest = copy.deepcopy(dict(request))
     call = Call(
         "TrainingCode",
         (os.path.relpath(folder.resolve(), beside.resolve()),),
@@ -106,7 +112,7 @@ def own_code(request: Mapping[str, Any], source: Source, beside: Path) -> OwnCod
         if member != "HyperParameters.sagemaker_program" or value != json.dumps(source.entry_point)
     ]
     notes = [Difference(member, value, _why(member, value)) for member, value in taken]
-    return OwnCode(rest, call, (*notes, *_notes(source, folder, [] if source.launcher else [*_OF_COMMAND], reads)))
+    return UploadedCode(rest, call, (*notes, *_notes(source, folder, [] if source.launcher else [*_OF_COMMAND], reads)))
 
 
 def _why(member: str, value: Any) -> str:
@@ -124,11 +130,11 @@ def _command(source: Source, *, of_hosts: bool) -> str:
         of_hosts: Whether it reads what a command is told of the hosts, and the toolkit does not tell.
     """
     command = source.command.replace(_CODE_FOLDER, _FOLDER_OF_TOOLKIT)
-    others = source.requirements not in (None, "", "requirements.txt", "./requirements.txt")
-    if source.launcher or not (others or of_hosts):
+    if source.launcher or not (source.has_other_requirements or of_hosts):
         return command
     start = command or f'{"python" if source.entry_point.endswith(".py") else "bash"} {source.entry_point} "$@"'
-    return f"python -m pip install -r {source.requirements} && {start}" if others else start
+    installs = f"python -m pip install -r {source.requirements} && " if source.has_other_requirements else ""
+    return f"{installs}{start}"
 
 
 def _of_estimator(request: dict[str, Any], source: Source) -> Iterator[tuple[str, Any]]:
@@ -180,7 +186,7 @@ def _notes(
         yield Difference(f"dependencies {one!r}", None, f"its files are not in {source.directory}: copy them there")
     if source.requirements == "" and (folder / "requirements.txt").is_file():
         yield Difference("requirements.txt", None, "installed, which the SDK's call does not ask for")
-    if source.launcher and source.requirements not in (None, "", "requirements.txt", "./requirements.txt"):
+    if source.launcher and source.has_other_requirements:
         yield Difference(f"requirements {source.requirements!r}", None, "not installed: name it requirements.txt")
     for where, name in reads:
         if name not in given:

@@ -46,13 +46,14 @@ def name_prefix(job_name: str) -> str:
     return _TIME.sub("", job_name)[:_LONGEST_PREFIX].strip("-") or "training"
 
 
-def props_of(members: Members, existing: Existing, subnets: Subnets) -> dict[str, Any]:
+def props_of(members: Members, existing: Existing, subnets: Subnets, code: Call | None = None) -> dict[str, Any]:
     """Return the props as expressions, in the order in which the source has them; None for those that are left out.
 
     Args:
         members: The request, from which every member is taken; its differences are noted there.
         existing: The resources that the stack imports.
         subnets: Of the job's network.
+        code: The folder that the stack uploads; None for none.
 
     Raises:
         ValueError: There can be no such stack.
@@ -71,6 +72,7 @@ def props_of(members: Members, existing: Existing, subnets: Subnets) -> dict[str
         "job": job_of(members, existing, Script(hyperparameters, environment, image, profiled)),
         "image": existing.image(image),
         "private_registry": _registry(members, existing),
+        "code": code,
         "container_entrypoint": members.take("AlgorithmSpecification.ContainerEntrypoint") or None,
         "container_arguments": members.take("AlgorithmSpecification.ContainerArguments") or None,
         "hyperparameters": _hyperparameters(members, hyperparameters),

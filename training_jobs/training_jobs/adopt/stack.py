@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from training_jobs.adopt.code import OwnCode, Source, own_code
+from training_jobs.adopt.code import Source, uploaded_code
 from training_jobs.adopt.existing import Existing
 from training_jobs.adopt.members import Difference, Members
 from training_jobs.adopt.props import Subnets, name_prefix, props_of
@@ -61,18 +61,16 @@ def adopted_stack(
         raise ValueError(
             f"RoleArn must be a role's ARN, like 'arn:aws:iam::123456789012:role/Job', got {request['RoleArn']!r}"
         )
-    own = None if source_code is None else own_code(request, source_code, beside or Path.cwd())
-    members = Members(own.request if own else request)
-    members.differences.extend(own.differences if own else ())
+    code = None if source_code is None else uploaded_code(request, source_code, beside or Path.cwd())
+    members = Members(code.request if code else request)
+    members.differences.extend(code.differences if code else ())
     existing = Existing(role["account"], region, role["partition"])
     of_network = request.get("VpcConfig", {}).get("Subnets", [])
     placeholder = Subnets("vpc-0123456789abcdef0", (f"{region}a",) * len(of_network))
-    props = props_of(members, existing, subnets or placeholder)
-    if own:
-        places = [str(one.value).rstrip("/") for one in own.differences]
-        uploads = [one for one in uploads if not one.startswith(tuple(place for place in places if "s3://" in place))]
-        first = ("job", "image", "private_registry")
-        props = {**{name: props[name] for name in first}, "code": own.call, **props}
+    props = props_of(members, existing, subnets or placeholder, code.call if code else None)
+    if code:
+        replaced = tuple(str(one.value) for one in code.differences if "s3://" in str(one.value))
+        uploads = [one for one in uploads if not one.startswith(replaced)]
     if _has_several_hosts(request["ResourceConfig"]):
         for name in ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"):
             if name not in request.get("Environment", {}):
@@ -98,7 +96,15 @@ def adopted_stack(
         if variable.startswith("vpc") and subnets is None:
             lines.append("# The request has no VPC: with its id and zones, other constructs can use it.")
         lines.append(f"{variable} = {source(call, reserved=len(variable) + 3)}")
-    lines += ["", *_comments(notes), *_of_uploads(uploads, own), source(workflow), "", "app.synth()", ""]
+    lines += [
+        "",
+        *_comments(notes),
+        *_of_uploads(uploads, with_code=code is not None),
+        source(workflow),
+        "",
+        "app.synth()",
+        "",
+    ]
     return Adopted("\n".join(lines), tuple(notes))
 
 
@@ -145,21 +151,15 @@ def _comments(differences: list[Difference]) -> list[str]:
     return lines
 
 
-def _of_uploads(uploads: Sequence[str], own: OwnCode | None) -> list[str]:
+def _of_uploads(uploads: Sequence[str], *, with_code: bool) -> list[str]:
     folders = sorted({uri.rpartition("/")[0] + "/" for uri in uploads})
     outer = [one for one in folders if not any(one != other and one.startswith(other) for other in folders)]
     if not outer:
         return []
-    hint = [
-        "# The script uploads to these places before it starts its job, which the stack does not. With code=TrainingCode(...)",
-        "# each deployment uploads a folder with a script, in place of sagemaker_submit_directory:",
-    ]
+    begin = "# The script uploads to these places before it starts its job, which the stack does not"
+    hint = "# each deployment uploads a folder with a script, in place of sagemaker_submit_directory:"
     return [
-        *(
-            hint
-            if own is None
-            else ["# The script uploads to these places before it starts its job, which the stack does not:"]
-        ),
+        *([f"{begin}:"] if with_code else [f"{begin}. With code=TrainingCode(...)", hint]),
         *(line for folder in outer for line in _item(folder)),
     ]
 

@@ -184,7 +184,7 @@ def _reason(name: str, library: str, version: str | None) -> str:
 def _gone(name: str, library: str, version: str | None, gone: Sequence[Removed]) -> str:
     for one in gone if version else ():
         for known in one.names:
-            if not _older(version or "", one.since) and (name == known or name.startswith(f"{known}.")):
+            if (name == known or name.startswith(f"{known}.")) and not _older(version or "", one.since):
                 named = "Python" if library == "python" else library
                 return f"{named} {version} has no {known}, since {one.since}: use {one.instead}"
     return ""
@@ -203,8 +203,9 @@ def _names(script: Script) -> Iterator[tuple[int, str, ast.AST]]:
             yield from ((node.lineno, alias.name, node) for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
             yield from ((node.lineno, f"{node.module}.{alias.name}", node) for alias in node.names)
-        elif isinstance(node, ast.Attribute) and ast.unparse(node).partition(".")[0] not in tried:
-            yield node.lineno, script.imported(node), node
+        elif isinstance(node, ast.Attribute) and (name := script.imported(node)):
+            read = ast.unparse(node).partition(".")[0] if tried else ""
+            yield from () if read in tried else ((node.lineno, name, node),)
 
 
 def _of_keras(script: Script) -> Iterator[tuple[int, str]]:

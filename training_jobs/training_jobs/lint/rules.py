@@ -447,10 +447,9 @@ def _training_arguments(scripts: Sequence[Script], job: Job) -> Found:
 @_rule("removed")
 def _removed(scripts: Sequence[Script], job: Job) -> Found:
     """The release notes of TensorFlow and PyTorch, and the wheels of Hugging Face's libraries: `removed.py` has them."""
+    beside = {script.path.partition("/")[0].removesuffix(".py") for script in scripts}
     for script in scripts if job.versions and not _installs(scripts) else ():
-        for line, reason in removed(
-            script, job.versions, {one.path.partition("/")[0].removesuffix(".py") for one in scripts}
-        ):
+        for line, reason in removed(script, job.versions, beside):
             yield script, line, reason
 
 
