@@ -90,6 +90,15 @@ def test_requirements_beside_a_script_of_the_shell_are_installed_by_starting_it_
     assert json.loads(plain.request()["HyperParameters"]["sagemaker_program"]) == "run.sh"
 
 
+def test_files_that_are_left_out_start_and_install_nothing(source: Path) -> None:
+    (source / "setup.py").write_text("")
+    assert TrainingCode(str(source), entry_point="run.sh", exclude=["requirements.txt"]).program == "run.sh"
+    job = DataParallelJob(InstanceGroup("ml.g5.12xlarge"), launcher=Torchrun())
+    UserStack().workflow(job=job, code=TrainingCode(str(source), exclude=["setup.py"]))
+    message = message_of(lambda: UserStack().workflow(job=job, code=TrainingCode(str(source))))
+    assert message.startswith("code.directory must be a folder without setup.py for Torchrun()")
+
+
 def test_the_script_of_a_command_is_the_first_of_the_folder_that_it_names(source: Path) -> None:
     assert TrainingCode(str(source), command="python setup.py && python ./train.py models/gpt.py").script == "train.py"
     assert TrainingCode(str(source), command="bash run.sh").script == ""

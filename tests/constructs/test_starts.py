@@ -146,3 +146,20 @@ def test_a_program_that_an_image_or_a_variable_names_is_refused_as_code_is(
             assert message.endswith(
                 "must end in .py for Torchrun(), which starts Python scripts alone, like 'train.py', got 'run.sh'"
             )
+
+
+@pytest.mark.parametrize(
+    "props",
+    [{"environment": {"SAGEMAKER_PROGRAM": "train.py"}}, {"container_entrypoint": ["bash", "run.sh"]}],
+    ids=["a variable names another", "the toolkit is not started"],
+)
+def test_a_shell_script_that_an_image_names_is_taken_where_the_launcher_does_not_start_it(
+    tmp_path: Path, props: dict[str, Any]
+) -> None:
+    (tmp_path / "run.sh").write_text("")
+    base = "FROM 763104351884.dkr.ecr.us-east-1.amazonaws.com/pytorch-training:2.3.0-gpu-py311"
+    lines = [base, "COPY run.sh /opt/ml/code/", "ENV SAGEMAKER_PROGRAM=run.sh"]
+    (tmp_path / "Dockerfile").write_text("\n".join(lines))
+    stack = UserStack()
+    image = TrainingImage.from_asset(stack, "Own", directory=str(tmp_path), file="Dockerfile")
+    stack.workflow(job=JOBS["torchrun"], image=image, **props)

@@ -193,6 +193,13 @@ def test_a_script_that_reads_what_a_command_is_told_of_hosts_is_started_by_one(
     assert f'command="{command} \\"$@\\""' in adopted(of_model_trainer(), source, folder).source
 
 
+@pytest.mark.parametrize("requirements", ["requirements.txt", "./requirements.txt"])
+def test_requirements_that_the_toolkit_finds_need_no_command(folder: Path, requirements: str) -> None:
+    (folder / "requirements.txt").write_text("einops\n")
+    source = Source(str(folder), "train.py", **{**TRAINER, "requirements": requirements})
+    assert "command" not in adopted(of_model_trainer(), source, folder).source
+
+
 def test_requirements_that_the_call_does_not_install_are_listed(folder: Path) -> None:
     (folder / "requirements.txt").write_text("einops\n")
     assert "requirements.txt" in listed(adopted(of_model_trainer(), Source(str(folder), "train.py", **TRAINER), folder))
