@@ -140,7 +140,8 @@ class TrainingCode(Value):
         return not self._leaves_out(Path(name)) and Path(self.directory, name).is_file()
 
     def _leaves_out(self, path: Path) -> bool:
-        return any(fnmatch(text, one) for one in (*_EXCLUDED, *self.exclude) for text in (path.name, str(path)))
+        patterns = (*_EXCLUDED, *self.exclude)
+        return any(fnmatch(text, pattern) for pattern in patterns for text in (path.name, str(path)))
 
     def _files_below(self, folder: Path) -> Iterator[Path]:
         for path in sorted((Path(self.directory) / folder).iterdir()):
