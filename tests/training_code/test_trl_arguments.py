@@ -95,6 +95,15 @@ def test_files_and_hyperparameters_drawn_at_random_are_refused_as_trl_refuses_th
     assert bool(told) is not runs(SCRIPT, tmp_path, argv), (told, argv, lines)
 
 
+def test_a_parser_without_a_name_is_read_as_one_with_a_name(tmp_path: Path) -> None:
+    text = SCRIPT.replace("parser = TrlParser", "parsed = TrlParser").replace(")\nparsed = parser", ")")
+    assert "ModelConfig)).parse_args_and_config()" in text
+    for keys in ("path: data\n", "path: data\nmax_seq_length: 128\n"):
+        (tmp_path / "sft.yaml").write_text(keys)
+        told = refused(text, tmp_path, {"config": "sft.yaml"})
+        assert bool(told) is not runs(text, tmp_path, ["--config", "sft.yaml"])
+
+
 def test_a_key_of_a_file_that_a_version_no_longer_has_is_named_with_its_line_and_its_new_name(tmp_path: Path) -> None:
     (tmp_path / "sft.yaml").write_text("path: data\nmax_seq_length: 128\n")
     [told] = refused(SCRIPT, tmp_path, {"config": "/opt/ml/code/sft.yaml"})

@@ -61,6 +61,8 @@ def _only_parser(script: Script) -> ast.Call | None:
 def passes_on(script: Script, parser: ast.Call) -> bool:
     """Whether a parser may get options elsewhere: it is given to a function, or kept where others find it."""
     place = script.parents[parser]
+    if isinstance(place, ast.Attribute):  # as in HfArgumentParser(...).parse_args_into_dataclasses()
+        return False
     if not isinstance(place, ast.Assign) or not all(isinstance(target, ast.Name) for target in place.targets):
         return True
     names = {target.id for target in place.targets if isinstance(target, ast.Name)}
