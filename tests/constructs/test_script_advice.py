@@ -115,13 +115,15 @@ def test_a_module_that_awss_container_lacks_is_a_warning_unless_it_may_be_instal
     [
         ("torch==2.4.1", True),
         ("  Torch == 2.4 ; python_version > '3.8'", True),
-        ("torch===2.1.0", True),
+        ("torch===2.3.0", True),
         ("torch==2.6.0", False),
         ("torch==2.6", False),
         ("torch==2.*", False),
         ("torch>=2.4", False),
         ("torch", False),
-        ("torchvision==0.16.0", False),
+        ("torchvision==0.21.0", False),
+        ("torchvision==0.20.1", True),  # which needs torch 2.5.1
+        ("xformers==0.0.28", True),
         ("tensorflow==2.16.1", False),  # of which the container has none to replace
         ("# torch==2.4.1", False),
     ],
@@ -133,7 +135,9 @@ def test_a_framework_that_pip_would_replace_is_a_warning(tmp_path: Path, line: s
     image = TrainingImage.from_dlc(stack, "Container", "pytorch-training", "2.6.0-gpu-py312")
     stack.workflow(image=image, code=TrainingCode(str(tmp_path)))
     texts = stack.warnings("requirement-replaces-framework")
-    assert [f"{tmp_path}/requirements.txt:2 pins" in text for text in texts] == [True] * warns
+    assert [f"{tmp_path}/requirements.txt:2 must go with the container's torch" in text for text in texts] == [
+        True
+    ] * warns
     excluded = UserStack()
     image = TrainingImage.from_dlc(excluded, "Container", "pytorch-training", "2.6.0-gpu-py312")
     excluded.workflow(image=image, code=TrainingCode(str(tmp_path), exclude=["requirements.txt"]))
@@ -260,16 +264,18 @@ def test_hyperparameters_are_held_against_training_arguments_of_the_containers_v
         ("transformers>=4\n", False),
         ("transformers==5.*\n", False),
         ("transformers[torch]==4.40.0\n", False),
-        ("trl==0.9\n", False),
+        ("trl==0.9.6\n", False),
         ("peft\n", False),
         ("-r more.txt\n", False),
         ("git+https://github.com/huggingface/transformers\n", False),
-        ("./wheels/transformers.whl\n", False),
+        ("./transformers-4.40.0-py3-none-any.whl\n", False),
     ],
 )
 def test_a_requirement_that_may_bring_another_version_of_transformers_leaves_it_unknown(
     tmp_path: Path, requirements: str, refuses: bool
 ) -> None:
+    for name in ("more.txt", "transformers-4.40.0-py3-none-any.whl"):
+        (tmp_path / name).touch()
     if refuses:
         with pytest.raises(ValueError, match="evaluation_strategy"):
             with_trainer(tmp_path, requirements=requirements, evaluation_strategy="epoch")
@@ -416,13 +422,13 @@ REMOVED_OF_NUMPY = "import numpy as np\nnp.zeros(3, dtype=np.float)\n"
         ("tensorflow-training", "2.16-cpu-py310", {}, [3]),
         ("tensorflow-training", "2.14.1-cpu-py310-ubuntu20.04-sagemaker", {}, []),
         ("tensorflow-training", "2.19.0-cpu-py312", {"requirements": "tf-keras\n"}, []),
-        ("tensorflow-training", "2.19.0-cpu-py312", {"requirements": "tensorflow==2.15.1\n"}, []),
+        ("tensorflow-training", "2.19.0-cpu-py312", {"requirements": "tensorflow==2.17.1\n"}, []),
         ("tensorflow-training", "2.19.0-cpu-py312", {"requirements": "pandas\n"}, [3]),
         ("tensorflow-training", "2.19.0-cpu-py312", {"environment": {"TF_USE_LEGACY_KERAS": "1"}}, []),
         ("pytorch-training", "2.6.0-cpu-py312", {}, [4]),
         ("pytorch-training", "1.13.1-cpu-py39", {}, []),
         ("pytorch-training", "2.6.0-cpu-py312", {"setup": "import setuptools\n"}, []),
-        ("pytorch-training", "2.6.0-cpu-py312", {"requirements": "torch==1.13.1\n"}, []),
+        ("pytorch-training", "2.6.0-cpu-py312", {"requirements": "torch==2.4.1\n"}, []),
         ("huggingface-pytorch-training", TRANSFORMERS_5, {}, [4]),
     ],
 )

@@ -11,9 +11,12 @@ import runpy
 import subprocess
 import sys
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from io import BytesIO
 from pathlib import Path
-from typing import Any
+from threading import Thread
+from typing import Any, ClassVar
 
 import pytest
 import yaml
@@ -253,3 +256,84 @@ def test_the_table_of_transformers_is_what_its_wheels_have(tmp_path: Path, monke
     }
     assert table["last_versions"] == {"4.10": "AdamW"}
     assert table["first_versions"] == {"5.0": "NewTrainer"}
+
+
+class Index(BaseHTTPRequestHandler):
+    """A package index that answers in JSON, and serves parts of its wheels."""
+
+    wheels: ClassVar[dict[str, bytes]] = {}
+    yanked: ClassVar[set[str]] = set()
+
+    def do_GET(self) -> None:
+        name = self.path.strip("/").rpartition("/")[2]
+        if (content := self.wheels.get(name)) is None:
+            found = [file for file in self.wheels if file.startswith(f"{name}-")]
+            urls = {file: f"http://{self.headers['Host']}/files/{file}" for file in found}
+            files = [
+                {"filename": file, "url": urls[file], "requires-python": ">=3.8", "yanked": file in self.yanked}
+                for file in found
+            ]
+            self.answer(200, json.dumps({"files": files}).encode())
+            return
+        asked = re.fullmatch(r"bytes=(\d*)-(\d*)", self.headers["Range"])
+        assert asked is not None
+        first = int(asked[1]) if asked[1] else max(0, len(content) - int(asked[2]))
+        last = int(asked[2]) if asked[1] and asked[2] else len(content) - 1
+        part = content[first : last + 1]
+        self.answer(206, part, {"Content-Range": f"bytes {first}-{first + len(part) - 1}/{len(content)}"})
+
+    def answer(self, status: int, content: bytes, headers: Mapping[str, str] | None = None) -> None:
+        self.send_response(status)
+        for name, value in {"Content-Length": str(len(content)), **(headers or {})}.items():
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(content)
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+def wheel_with(needs: str) -> bytes:
+    content = BytesIO()
+    with zipfile.ZipFile(content, "w") as wheel:
+        wheel.writestr("own.py", "own = 1\n")
+        wheel.writestr("own-1.dist-info/METADATA", f"Metadata-Version: 2.1\nName: own\nVersion: 1\n{needs}\nText\n")
+    return content.getvalue()
+
+
+def test_the_table_of_packages_is_what_an_index_has(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    needs = "Requires-Dist: torch<3,>=2 ; python_version >= '3.9'\nRequires-Dist: other\nRequires-Dist: torch; extra == 'dev'\n"
+    Index.wheels = {
+        "own-1.0-py3-none-any.whl": wheel_with(needs),
+        "own-1.1-py3-none-any.whl": wheel_with(needs),
+        "own-1.2rc1-py3-none-any.whl": wheel_with(""),
+        "own-1.2-py3-none-any.whl": wheel_with(needs.replace("<3", "<4")),
+        "own-1.2.tar.gz": b"",
+        "torch-2.0-cp310-cp310-manylinux1_x86_64.whl": wheel_with(""),
+        "torch-2.0-cp311-cp311-manylinux1_x86_64.whl": wheel_with(""),
+        "torch-2.0-cp312-cp312-win_amd64.whl": wheel_with(""),
+        "torch-2.1-cp39-abi3-manylinux1_x86_64.whl": wheel_with(""),
+        "torch-0.5.tar.gz": b"",
+    }
+    Index.yanked = {"torch-2.1-cp39-abi3-manylinux1_x86_64.whl"}
+    facts = tmp_path / "packages.json"
+    facts.write_text(json.dumps({"packages": {"torch": []}}))
+    written: Any = runpy.run_path(str(ROOT / "release" / "package_table.py"))
+    monkeypatch.setitem(written["main"].__globals__, "FACTS", facts)
+    with ThreadingHTTPServer(("127.0.0.1", 0), Index) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        index = f"http://127.0.0.1:{server.server_port}/simple"
+        monkeypatch.setattr(sys, "argv", ["package_table.py", index, "own"])
+        written["main"]()
+        server.shutdown()
+    assert json.loads(facts.read_text())["packages"] == {
+        "own": [
+            ["1.0 1.1", ">=3.8", "any", ['torch<3,>=2; python_version >= "3.9"']],
+            ["1.2", ">=3.8", "any source", ['torch<4,>=2; python_version >= "3.9"']],
+        ],
+        "torch": [
+            ["0.5", ">=3.8", "source", None],
+            ["2.0", ">=3.8", "3.10-3.11", []],
+            ["2.1", ">=3.8", "3.9-3.14 yanked", []],
+        ],
+    }

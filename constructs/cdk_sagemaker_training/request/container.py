@@ -27,6 +27,7 @@ from cdk_sagemaker_training.request.machine import instance_count, instance_type
 from cdk_sagemaker_training.request.script_advice import (
     check_copied_options,
     check_options,
+    check_requirements,
     code_advice,
     copied_code_advice,
 )
@@ -259,6 +260,7 @@ def _check_code(code: TrainingCode, context: JobContext) -> None:
         _refuse_code(code, f"an image whose Dockerfile has a script of its own ({script})")
     _check_start(code, context)
     check_options(code, context)
+    check_requirements(code, context)
 
 
 # `_SAFE_ENTRY_POINT` there.

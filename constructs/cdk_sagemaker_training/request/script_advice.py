@@ -19,6 +19,7 @@ from cdk_sagemaker_training.request.context import JobContext
 if TYPE_CHECKING:
     from cdk_sagemaker_training.resources.image import TrainingImage
     from training_jobs.lint.options import Options
+    from training_jobs.lint.requirements import Mistake
 
 _MOST = 3  # of one rule, in one warning
 # The toolkit keeps them to itself (params.py of sagemaker-training).
@@ -33,8 +34,8 @@ _FOLDERS = re.compile(r"dir|path|folder|out|save", re.IGNORECASE)
 # A place in an execution's input, or that as text.
 _FIELD = re.compile(r"(?:States\.Format\('\{\}', )?\$\.(?P<name>\w+)\)?")
 _REQUIREMENTS = Path("requirements.txt")  # which the toolkit installs
-# A framework and the first two numbers of the only version that a requirement takes.
-_PINNED = re.compile(r"\s*(?P<name>torch|tensorflow)\s*={2,3}\s*(?P<version>\d+\.\d+)", re.IGNORECASE)
+# Variables that name another index to pip, or the toolkit (`CA_REPOSITORY_ARN`, environment.py of sagemaker-training).
+_OF_INDEX = re.compile(r"(PIP|UV)_|CA_REPOSITORY_ARN")
 # Requirements that pin a library of Hugging Face, and what installs others beside requirements.txt.
 _OF_HUGGING_FACE = ("transformers", "trl", "peft", "accelerate", "datasets")
 _PINS = re.compile(r"(\w+)(?:\[[\w, -]+\])?\s*={2,3}\s*(\d+\.\d+(?:\.\d+)?)\s*(?:[;#].*)?")
@@ -64,7 +65,7 @@ def code_advice(code: TrainingCode, context: JobContext) -> Iterator[Advice]:
     """Warn of mistakes in a folder's scripts, with their lines, and of hyperparameters that its script ignores."""
     files = tuple(code.files())
     yield from ignored_advice(code, context)
-    yield from _replaced_advice(code, files, context)
+    yield from _requirement_advice(code, context)
     modules, versions = _modules(files, context), _versions(code, files, context.props)
     yield from _advice(Path(code.directory), files, context, code.script, modules, versions)
 
@@ -282,26 +283,44 @@ def ignored_advice(code: TrainingCode, context: JobContext) -> Iterator[Advice]:
         )
 
 
-def _replaced_advice(code: TrainingCode, files: Sequence[Path], context: JobContext) -> Iterator[Advice]:
-    """Warn of a framework that requirements.txt pins to another version than the container's, which pip then replaces.
+def check_requirements(code: TrainingCode, context: JobContext) -> None:
+    """Check that pip can install the folder's requirements.txt in the job's container, as far as that is known.
 
-    PyPI's build lacks what AWS's has (aws/deep-learning-containers, `docker/pytorch/Dockerfile.cuda`: flash-attn and
-    transformer-engine built for it, the plugin of EFA), and is of another CUDA: its download is billed on each host.
+    Raises:
+        ValueError: pip would end when the machines are billed, before the script starts.
     """
-    base, file = _container(context.props), Path(code.directory) / _REQUIREMENTS
-    contents = None if base is None else context.props["image"].contents()
-    if contents is None:
+    for kind, place, mistake in _requirement_mistakes(code, context):
+        if kind == "fails":
+            off = "a comment `# training-jobs: allow requirements` in it switches this off"
+            raise must(f"{place}, of code,", mistake.rule, mistake.example, f"{mistake.got}; {off}")
+
+
+def _requirement_advice(code: TrainingCode, context: JobContext) -> Iterator[Advice]:
+    """Warn of requirements that pip installs otherwise than meant.
+
+    PyPI's build of a framework lacks what AWS's has (aws/deep-learning-containers, `docker/pytorch/Dockerfile.cuda`: flash-attn
+    and transformer-engine built for it, the plugin of EFA), and is of another CUDA: its download is billed on each host.
+    """
+    for kind, place, mistake in _requirement_mistakes(code, context):
+        yield from advice(f"requirement-{kind}", f"{place} {mistake}.")
+
+
+def _requirement_mistakes(code: TrainingCode, context: JobContext) -> Iterator[tuple[str, str, Mistake]]:
+    """The mistakes of requirements.txt: what each leads to, its place, and itself."""
+    props, variables = context.props, {*(context.props.get("environment") or ()), *context.job_request.environment}
+    if props.get("container_entrypoint") is not None or not code.has(str(_REQUIREMENTS)):
         return
-    for number, line in enumerate(_requirements(code, files), start=1):
-        pinned = _PINNED.match(line)
-        has = contents.versions.get(_FRAMEWORKS[pinned["name"].lower()], "") if pinned else ""
-        if pinned and has and pinned["version"] != ".".join(has.split(".")[:2]):
-            yield from advice(
-                "requirement-replaces-framework",
-                f"{file}:{number} pins {line.strip()}, and {base} has {pinned['name']} {has}, which pip replaces on each "
-                f"host before the script starts, with a build for another CUDA: use a container of that version, or leave "
-                f"{pinned['name']} out.",
-            )
+    from training_jobs.lint.requirements import Target, requirement_mistakes
+
+    base, versions, pythons = _container(props), dict[str, str](), tuple[str, ...]()
+    if base is not None and (contents := props["image"].contents()):
+        pythons = contents.pythons
+        versions = {name: contents.versions[own] for name, own in _FRAMEWORKS.items() if own in contents.versions}
+        versions |= {**of_hugging_face(base), **dict.fromkeys({"flash_attn"} & (modules_of(base) or frozenset()), "")}
+    python = int(pythons[0][3:]) if len(pythons) == 1 and pythons[0][3:] else None
+    target = Target(python, versions, indexes=any(map(_OF_INDEX.match, variables)))
+    for mistake in requirement_mistakes(Path(code.directory), target):
+        yield mistake.kind.value, f"{Path(code.directory) / mistake.path}:{mistake.line}", mistake
 
 
 def unsaved_model_advice(code: TrainingCode, requests: Sequence[Mapping[str, Any]]) -> Iterator[Advice]:

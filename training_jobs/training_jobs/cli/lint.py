@@ -1,7 +1,8 @@
-"""The command ``lint``: mistakes of training scripts, by their syntax."""
+"""The command ``lint``: mistakes of training scripts, by their syntax, and of requirements."""
 
 from __future__ import annotations
 
+import re
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Literal
@@ -26,14 +27,19 @@ def lint(
         list[str] | None,
         typer.Option(help="A version that the container has, like transformers==5.3.0; also of trl, torch and others."),
     ] = None,
+    python: Annotated[
+        str | None, typer.Option(help="The container's Python, like 3.12, in which pip installs requirements.txt.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Find mistakes in training scripts that cost time or end a job; exit code 1 if there are any. Nothing is run.
+    """Find mistakes in training scripts, and in requirements.txt, that cost time or end a job; exit code 1 if there are any.
 
-    `cdk synth` warns of the same for the folders of TrainingImage and TrainingCode, with what it knows of their jobs. A comment
-    `# training-jobs: allow RULE` switches a rule off: on its line, on the one above it, or above the first statement for a file.
+    Nothing is run. `cdk synth` says the same of the folders of TrainingImage and TrainingCode, with what it knows of their jobs.
+    A comment `# training-jobs: allow RULE` switches a rule off: on its line, on the one above it, or for a file above its first
+    statement.
     """
-    from training_jobs.lint import Job, lint_folder
+    from training_jobs.lint import Finding, Job, lint_folder
+    from training_jobs.lint.requirements import Target, requirement_mistakes
 
     if not path.exists():
         raise typer.BadParameter(f"must be a folder or a script, like src, got {str(path)!r}", param_hint="PATH")
@@ -43,7 +49,12 @@ def lint(
             f"must be NAME==VERSION, like transformers==5.3.0, got {package}", param_hint="--package"
         )
     job = Job(compiler is not None, dynamic, compiler == "xla", spot, tuple(group or ()), versions=versions)
+    if python is not None and not re.fullmatch(r"3\.\d+", python):
+        raise typer.BadParameter(f"must be a version of Python 3, like 3.12, got {python!r}", param_hint="--python")
     found = lint_folder(path, job)
+    if (path / "requirements.txt").is_file():
+        target = Target(int(python[2:]) if python else None, versions)
+        found += [Finding(one.path, one.line, "requirements", str(one)) for one in requirement_mistakes(path, target)]
     if as_json:
         print_json([asdict(one) for one in found])
     else:

@@ -1,0 +1,144 @@
+"""Which versions packages have, for which Python, and what they need of each other: ``packages.json``.
+
+`release/package_table.py` writes the table anew. It has what the public training examples of AWS and Hugging Face install.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from packaging.markers import Marker
+from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
+from packaging.utils import canonicalize_name
+from packaging.version import Version
+
+# Any version that the table does not have yet.
+FUTURE = Version("99999")
+_PATCHES = (0, 9, 30)  # of Python, of which a container's tag says nothing
+
+
+class Release(NamedTuple):
+    """What is known of a version.
+
+    Attributes:
+        python: The Python that it needs.
+        wheels: The minor versions of Python 3 that have a wheel on Linux with an x86-64 processor; None for each.
+        source: Whether there is a source distribution, which pip builds where there is no wheel.
+        yanked: Whether it is yanked, so that it is installed only where it is asked for by number.
+        needs: What it needs of the table's packages, without its extras; empty where that is not known.
+    """
+
+    python: SpecifierSet
+    wheels: frozenset[int] | None
+    source: bool
+    yanked: bool
+    needs: tuple[str, ...]
+
+    def has_wheel(self, python: int) -> bool:
+        """Whether there is a wheel for a minor version of Python 3."""
+        return self.wheels is None or python in self.wheels
+
+    def takes(self, python: int | None, *, builds: bool = True) -> bool:
+        """Whether pip installs it with a minor version of Python 3, None for any, where it may build it or may not."""
+        return python is None or (
+            any(self.python.contains(f"3.{python}.{patch}") for patch in _PATCHES)
+            and ((self.source and builds) or self.has_wheel(python))
+        )
+
+
+def is_known(name: str) -> bool:
+    """Whether the table has a package."""
+    return canonicalize_name(name) in _packages()
+
+
+@cache
+def releases_of(name: str) -> dict[Version, Release]:
+    """Return what is known of each version of a package, from its first one on; empty for one that is not in the table."""
+    found: dict[Version, Release] = {}
+    for versions, python, has, needs in _packages().get(canonicalize_name(name), ()):
+        release = _release(python, has.split(), needs or ())
+        found |= dict.fromkeys(map(Version, versions.split()), release)
+    return found
+
+
+def takes_next(name: str, python: int | None, *, builds: bool = True) -> bool:
+    """Whether a version of a package that is still to come may be for a minor version of Python 3.
+
+    What the newest version no longer takes, those after it do not take either.
+    """
+    newest = next(reversed(releases_of(name).values()))
+    return (
+        python is None
+        or newest.takes(python, builds=builds)
+        or not any(newest.takes(minor, builds=builds) for minor in range(python, 20))
+    )
+
+
+def holds(marker: Marker | None, python: int | None) -> bool:
+    """Whether a marker holds on Linux with an x86-64 processor; where Python is not known, not one that asks for it."""
+    if marker is None:
+        return True
+    if python is None and "python" in str(marker):
+        return False
+    minor = f"3.{python or 11}"
+    return marker.evaluate(
+        {
+            **{"sys_platform": "linux", "platform_system": "Linux", "os_name": "posix", "platform_machine": "x86_64"},
+            **{"implementation_name": "cpython", "platform_python_implementation": "CPython", "extra": ""},
+            **{"python_version": minor, "python_full_version": f"{minor}.{_PATCHES[1]}"},
+        }
+    )
+
+
+@cache
+def versions_in(name: str, specifier: str) -> frozenset[Version]:
+    """Return the versions of a package that a specifier takes, with ``FUTURE`` if it may mean one that the table does not have.
+
+    Args:
+        name: The package, by its canonical name.
+        specifier: Like ``">=4.46,<5"``. One that names a version before a release, which the table lacks, takes any.
+    """
+    parsed, releases = SpecifierSet(specifier), releases_of(name)
+    named = [Version(part.version.removesuffix(".*")) for part in parsed if part.operator not in ("!=", "===")]
+    if any(version.is_prerelease for version in named):
+        return frozenset([*releases, FUTURE])
+    is_newer = parsed.contains(FUTURE) or any(version > max(releases) for version in named)
+    return frozenset([*filter(parsed.contains, releases), *([FUTURE] if is_newer else [])])
+
+
+@cache
+def needs_in(needs: tuple[str, ...], python: int | None) -> Mapping[str, str]:
+    """Return what is needed with a minor version of Python 3: specifiers by the packages' names.
+
+    Args:
+        needs: Requirements, as ``Release.needs`` has them.
+        python: The minor version; None where it is not known.
+    """
+    found: dict[str, str] = {}
+    for need in map(Requirement, needs):
+        if holds(need.marker, python):
+            found[need.name] = ",".join(filter(None, (found.get(need.name), str(need.specifier))))
+    return found
+
+
+def _release(python: str, has: list[str], needs: Iterable[str]) -> Release:
+    minors = set[int]()
+    for span in has:
+        if span.startswith("3."):
+            first, _, last = span.partition("-")
+            minors |= {*range(int(first[2:]), int((last or first)[2:]) + 1)}
+    wheels = None if "any" in has else frozenset(minors)
+    return Release(_specifier(python), wheels, "source" in has, "yanked" in has, tuple(needs))
+
+
+_specifier = cache(SpecifierSet)
+
+
+@cache
+def _packages() -> Mapping[str, Any]:
+    return dict(json.loads(Path(__file__).with_suffix(".json").read_text())["packages"])
