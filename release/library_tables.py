@@ -23,9 +23,17 @@ from rich.progress import track
 from training_jobs.lint.dataclass_options import field_type
 
 FACTS = Path(__file__).parents[1] / "training_jobs" / "training_jobs" / "facts"
-Row = tuple[str, str, str]
+Row = tuple[str, ...]
 # What TrlParser says of keys of its file that are no options, where it does not ignore them.
 _REFUSES_KEYS = re.compile(r"Unknown arguments from config file|config arguments are not used by the TrlParser")
+# What ``__post_init__`` of TrainingArguments says where it ends, by the names that `lint/trainer_values.py` has for it.
+_CHECKS = {
+    "best-model": "requires the save and eval strategy to match",
+    "bf16-on-cpu": "doesn't support bf16/gpu\\.(?:\"| You need to assign use_cpu)",  # before, only where there is a GPU
+    "half-precision": "At most one of fp16 and bf16 can be True",
+    "plateau": "lr_scheduler_type reduce_lr_on_plateau requires an eval strategy",
+    "tf32": "--tf32 requires Ampere",
+}
 _PIP = (sys.executable, "-m", "pip", "--disable-pip-version-check")
 
 
@@ -164,6 +172,14 @@ class Wheel:
         found += re.findall(r"deprecate_kwarg\('(\w+)'", decorators)
         return {} if any(node.args.kwarg for node in init) else {name: (name, "", "") for name in found}
 
+    def values(self, definition: ast.ClassDef) -> Iterator[Row]:
+        """What arguments may be that a class makes an Enum of, like ``self.optim = OptimizerNames(self.optim)``."""
+        for argument, name in re.findall(r"self\.(\w+) = (\w+)\(self\.\1\)", ast.unparse(definition)):
+            enum = self.definition(name)
+            for node in enum.body if enum else ():
+                if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant):
+                    yield argument, str(node.value.value)
+
     def starred(self, file: str) -> set[str]:
         """The names that a module has from others by ``from .other import *``."""
         found: set[str] = set()
@@ -226,6 +242,8 @@ def _fields(definition: ast.ClassDef) -> Iterator[Row]:
 
 def rendered(library: str, paths: Mapping[str, Path]) -> str:
     of_classes: dict[str, dict[Row, list[str]]] = {name: {} for name in LIBRARIES[library].classes}
+    values: dict[str, dict[Row, list[str]]] = {}
+    checks: dict[str, list[str]] = {}
     bases: dict[str, str] = {}
     names: dict[str, set[str]] = {}
     hyphens, refuses = list[str](), list[str]()
@@ -237,9 +255,14 @@ def rendered(library: str, paths: Mapping[str, Path]) -> str:
                 continue
             for row in wheel.arguments(definition).values():
                 rows.setdefault(row, []).append(minor)
+            for row in dict.fromkeys(wheel.values(definition)):
+                values.setdefault(name, {}).setdefault(row, []).append(minor)
             if base := wheel.listed_base(definition):
                 bases[name] = base
         names[minor] = wheel.exported()
+        for check, text in _CHECKS.items():
+            if re.search(text, wheel.sources.get("transformers/training_args.py", "")):
+                checks.setdefault(check, []).append(minor)
         hyphens += [minor] if "replace('_', '-')" in wheel.sources.get("transformers/hf_argparser.py", "") else []
         refuses += [minor] if any(map(_REFUSES_KEYS.search, wheel.sources.values())) else []
     facts = {
@@ -247,21 +270,30 @@ def rendered(library: str, paths: Mapping[str, Path]) -> str:
         "versions": [*paths],
         **({"hyphens_from": hyphens[0]} if hyphens else {}),
         **({"refuses_keys": refuses} if refuses else {}),
+        **({"checks": {check: [has[0], has[-1]] for check, has in sorted(checks.items())}} if checks else {}),
         "bases": bases,
         "renamed": LIBRARIES[library].renamed,
         "columns": ["argument", "type", "default", "first version", "last version"],
     }
     head = ",\n".join(f' "{key}": {json.dumps(value)}' for key, value in facts.items())
-    tables = ",\n".join(
-        f'  "{name}": [\n' + ",\n".join(f"   {json.dumps(row)}" for row in runs(rows, [*paths])) + "\n  ]"
-        for name, rows in of_classes.items()
-    )
+    tables = _tables(of_classes, [*paths])
+    # Of a row the argument, the value, and the versions.
+    of_values = _tables(values, [*paths])
     firsts, lasts = (
         ",\n".join(f'  "{version}": "{" ".join(sorted(found))}"' for version, found in by_version.items())
         for by_version in ends(names)
     )
-    classes = f"{{\n{tables}\n }}" if tables else "{}"
-    return f'{{\n{head},\n "classes": {classes},\n "first_versions": {{\n{firsts}\n }},\n "last_versions": {{\n{lasts}\n }}\n}}\n'
+    head += f',\n "classes": {tables}' + (f',\n "values": {of_values}' if values else "")
+    return f'{{\n{head},\n "first_versions": {{\n{firsts}\n }},\n "last_versions": {{\n{lasts}\n }}\n}}\n'
+
+
+def _tables(of_classes: Mapping[str, Mapping[Row, list[str]]], versions: list[str]) -> str:
+    """The rows of each class, a line each."""
+    tables = ",\n".join(
+        f'  "{name}": [\n' + ",\n".join(f"   {json.dumps(row)}" for row in runs(rows, versions)) + "\n  ]"
+        for name, rows in of_classes.items()
+    )
+    return f"{{\n{tables}\n }}" if tables else "{}"
 
 
 def ends(names: Mapping[str, set[str]]) -> tuple[dict[str, set[str]], dict[str, set[str]]]:

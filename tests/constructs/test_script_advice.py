@@ -231,14 +231,57 @@ TRANSFORMERS_5 = "2.9.0-transformers5.3.0-gpu-py312-cu130-ubuntu22.04"
 TRANSFORMERS_4 = "2.1.0-transformers4.36.0-gpu-py310-cu121-ubuntu20.04"
 
 
-def with_trainer(folder: Path, tag: str = TRANSFORMERS_5, requirements: str = "", **hyperparameters: Any) -> UserStack:
+def with_trainer(
+    folder: Path, tag: str = TRANSFORMERS_5, requirements: str = "", job: Any = ON_ONE_GPU, **hyperparameters: Any
+) -> UserStack:
     (folder / "train.py").write_text(OF_TRAINER)
     (folder / "requirements.txt").write_text(requirements)
     stack = UserStack()
     image = TrainingImage.from_dlc(stack, "Container", "huggingface-pytorch-training", tag)
     given = {"output_dir": "/opt/ml/model", **hyperparameters}
-    stack.workflow(job=ON_ONE_GPU, image=image, code=TrainingCode(str(folder)), hyperparameters=given)
+    stack.workflow(job=job, image=image, code=TrainingCode(str(folder)), hyperparameters=given)
     return stack
+
+
+def test_a_value_at_which_the_containers_training_arguments_end_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"hyperparameters\['optim'\] must be one of 'adafactor'.*, got 'adamw_hf'"):
+        with_trainer(tmp_path, optim="adamw_hf")
+    with_trainer(tmp_path, TRANSFORMERS_4, optim="adamw_hf")
+    with pytest.raises(ValueError, match=r"hyperparameters\['fp16'\] must be left out beside bf16"):
+        with_trainer(tmp_path, fp16=True, bf16=True)
+
+
+@pytest.mark.parametrize(
+    ("instance_type", "given", "refused"),
+    [
+        ("ml.m5.xlarge", {"bf16": True}, "bf16"),
+        ("ml.m5.xlarge", {"bf16": True, "use_cpu": True}, ""),
+        ("ml.m5.xlarge", {"tf32": True}, "tf32"),
+        ("ml.g4dn.xlarge", {"tf32": True}, "tf32"),
+        ("ml.g4dn.xlarge", {"bf16": True}, ""),
+        ("ml.g5.xlarge", {"bf16": True, "tf32": True}, ""),
+    ],
+)
+def test_a_precision_that_the_machines_do_not_have_is_refused(
+    tmp_path: Path, instance_type: str, given: dict[str, bool], refused: str
+) -> None:
+    job = DataParallelJob(InstanceGroup(instance_type))
+    if refused:
+        with pytest.raises(ValueError, match=rf"hyperparameters\['{refused}'\] must be"):
+            with_trainer(tmp_path, job=job, **given)
+    else:
+        warned = with_trainer(tmp_path, job=job, **given).warned()
+        assert ("bf16-emulated" in warned) is (instance_type == "ml.g4dn.xlarge")
+
+
+@pytest.mark.parametrize("instance_type", ["ml.m5.xlarge", "ml.g4dn.xlarge", "ml.g5.xlarge"])
+def test_a_scripts_own_precision_is_held_against_the_machines(tmp_path: Path, instance_type: str) -> None:
+    script = "from transformers import TrainingArguments\nTrainingArguments('/opt/ml/model', tf32=True)\n"
+    (tmp_path / "train.py").write_text(script)
+    stack = UserStack()
+    image = TrainingImage.from_dlc(stack, "Container", "huggingface-pytorch-training", TRANSFORMERS_5)
+    stack.workflow(job=DataParallelJob(InstanceGroup(instance_type)), image=image, code=TrainingCode(str(tmp_path)))
+    assert len(stack.warnings("script-training-arguments")) == (instance_type != "ml.g5.xlarge")
 
 
 def test_hyperparameters_are_held_against_training_arguments_of_the_containers_version(tmp_path: Path) -> None:
@@ -307,7 +350,7 @@ def with_trl(folder: Path, tag: str, keys: str, *, more: dict[str, str] | None =
     stack = UserStack()
     image = TrainingImage.from_dlc(stack, "Container", "huggingface-pytorch-training", tag)
     given = {"code": TrainingCode(str(folder)), "hyperparameters": {"config": "sft.yaml"}, **props}
-    stack.workflow(job=ON_ONE_GPU, image=image, **given)
+    stack.workflow(**{"job": ON_ONE_GPU, "image": image, **given})
     return stack
 
 
@@ -317,6 +360,16 @@ def test_keys_of_a_file_are_held_against_trl_of_the_containers_version(tmp_path:
     ):
         with_trl(tmp_path, TRANSFORMERS_5, "max_seq_length: 128\n")
     assert with_trl(tmp_path, TRANSFORMERS_5, "max_length: 128\n").warnings("script-ignores-key") == []
+
+
+def test_values_of_a_file_are_held_against_trl_of_the_containers_version_and_the_machines(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"sft\.yaml:2 with False; a comment"):
+        with_trl(tmp_path, TRANSFORMERS_5, "eval_strategy: no\n")
+    on_cpu = DataParallelJob(InstanceGroup("ml.m5.xlarge"))
+    with pytest.raises(ValueError, match=r"hyperparameters\['bf16'\] must be False, or with use_cpu=True.*got None"):
+        with_trl(tmp_path, TRANSFORMERS_5, "eval_strategy: 'no'\n", job=on_cpu)
+    with_trl(tmp_path, TRANSFORMERS_5, "bf16: false\n", job=on_cpu)
+    with_trl(tmp_path, TRANSFORMERS_5, "eval_strategy: 'no'\n")
 
 
 def test_keys_of_a_file_that_trl_ignores_are_a_warning(tmp_path: Path) -> None:

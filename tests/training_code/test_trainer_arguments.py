@@ -22,6 +22,7 @@ from training_jobs.facts.libraries import arguments_of, arguments_of_others
 from training_jobs.lint import Job, lint, options_of, refusals
 from training_jobs.lint.dataclass_options import field_type
 from training_jobs.lint.script import Script
+from training_jobs.lint.trainer_values import Device
 
 VERSION = transformers.__version__
 VERSIONS = {"transformers": VERSION}
@@ -389,3 +390,95 @@ def test_an_argument_of_no_version_is_not_one_of_others() -> None:
     assert arguments_of_others("transformers.TrainingArguments", {"transformers": "4.6.1"})["eval_strategy"].startswith(
         "which versions 4.41 to 5."
     )
+
+
+DRAWN: dict[str, Sequence[object]] = {
+    "eval_strategy": ["no", "steps", "epoch", "epochs", "best", False],
+    "save_strategy": ["no", "steps", "epoch", "best", "EPOCH"],
+    "logging_strategy": ["no", "steps", "never"],
+    "hub_strategy": ["end", "checkpoint", "each"],
+    "lr_scheduler_type": ["linear", "cosine", "cosine_warmup", "reduce_lr_on_plateau", "step"],
+    "optim": ["adamw_torch", "adamw_hf", "adamw_torch_fused", "adamw", "sgd"],
+    "bf16": [True, False],
+    "fp16": [True, False],
+    "bf16_full_eval": [True, False],
+    "tf32": [True, False],
+    "use_cpu": [True, False],
+    "load_best_model_at_end": [True, False],
+}
+
+
+@pytest.mark.parametrize("seed", range(150))
+def test_values_drawn_at_random_are_told_where_the_class_ends_at_them_on_a_cpu(tmp_path: Path, seed: int) -> None:
+    draw = random.Random(seed)
+    given = {name: draw.choice(DRAWN[name]) for name in draw.sample([*DRAWN], draw.randint(1, 5))}
+    given = {name: value for name, value in given.items() if name == "bf16_full_eval" or draw.random() < 0.9}
+    keywords = ", ".join(f"{name}={value!r}" for name, value in given.items())
+    text = f"from transformers import TrainingArguments\nTrainingArguments(output_dir={str(tmp_path)!r}, {keywords})\n"
+    try:
+        exec(compile(text, "train.py", "exec"), {})
+        ends = ""
+    except (ValueError, RuntimeError) as error:
+        ends = repr(error)
+    told = lint([Script("train.py", text)], Job(versions=VERSIONS, device="cpu"))
+    assert bool(told) is bool(ends), (keywords, ends, told)
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_hyperparameters_drawn_at_random_are_refused_where_the_class_ends_at_them_on_a_cpu(seed: int) -> None:
+    draw = random.Random(seed)
+    given = {name: str(draw.choice(DRAWN[name])) for name in draw.sample([*DRAWN], draw.randint(1, 4))}
+    parser = transformers.HfArgumentParser([transformers.TrainingArguments])
+    argv = [word for name, text in given.items() for word in (f"--{name}", text)]
+    try:
+        with contextlib.redirect_stderr(io.StringIO()):
+            parser.parse_args_into_dataclasses(["--output_dir", "/tmp/model", *argv])
+        ends = ""
+    except (SystemExit, ValueError) as error:
+        ends = repr(error)
+    found = options_of(script(imported=f"{PARSER}, TrainingArguments", classes="TrainingArguments"), VERSIONS)
+    assert found is not None
+    told = [*refusals(found, {"output_dir": "/tmp/model", **given}, (), True, device="cpu")]
+    assert bool(told) is bool(ends), (given, ends, told)
+
+
+@pytest.mark.parametrize(
+    ("version", "keywords", "device", "told"),
+    [
+        ("4.49.0", "optim='adamw_hf'", "", ""),
+        ("4.50.0", "optim='adamw_hf'", "", "optim of TrainingArguments of transformers 4.50.0 must be one of"),
+        ("4.40.0", "lr_scheduler_type='cosine_with_min_lr'", "", ""),
+        ("4.39.0", "lr_scheduler_type='cosine_with_min_lr'", "", "must be one of 'constant'"),
+        ("4.51.0", "bf16=True", "cpu", ""),
+        (
+            "4.52.0",
+            "bf16=True",
+            "cpu",
+            "bf16 of TrainingArguments of transformers 4.52.0 must be False, or with use_cpu=True",
+        ),
+        ("5.3.0", "bf16=True", "older gpu", ""),
+        ("5.3.0", "bf16=True, use_cpu=cpu", "cpu", ""),
+        ("5.3.0", "bf16=True, **more", "cpu", ""),
+        ("5.3.0", "bf16=half", "cpu", ""),
+        ("5.3.0", "tf32=True", "older gpu", "like False, or 'ml.g5.xlarge', got True on an older GPU"),
+        ("5.3.0", "tf32=True", "", ""),
+        (
+            "5.3.0",
+            "fp16=True, bf16=True",
+            "",
+            "fp16 of TrainingArguments of transformers 5.3.0 must be left out beside bf16",
+        ),
+        ("4.46.0", "save_strategy='best', eval_strategy='epoch'", "", "save_strategy of"),
+        ("4.47.0", "save_strategy='best', eval_strategy='epoch', load_best_model_at_end=True", "", ""),
+        ("4.47.0", "eval_strategy='epoch', load_best_model_at_end=True", "", "save_strategy='steps'"),
+        ("4.47.0", "eval_strategy='epoch', load_best_model_at_end=True, **more", "", ""),
+        ("4.40.0", "evaluation_strategy='epoch', load_best_model_at_end=True", "", "evaluation_strategy='epoch' and"),
+        ("4.40.0", "evaluation_strategy=IntervalStrategy.EPOCH, load_best_model_at_end=True", "", ""),
+    ],
+)
+def test_a_value_is_told_in_the_versions_whose_class_ends_at_it(
+    version: str, keywords: str, device: Device, told: str
+) -> None:
+    text = f"from transformers import TrainingArguments\nTrainingArguments(output_dir='m', {keywords})\n"
+    found = lint([Script("train.py", text)], Job(versions={"transformers": version}, device=device))
+    assert [told in one.reason for one in found] == [True] * bool(told)

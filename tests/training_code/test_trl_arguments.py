@@ -12,6 +12,7 @@ import io
 import random
 import sys
 import types
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -287,3 +288,65 @@ def test_what_a_script_is_told_is_what_trl_raises() -> None:
 
 def test_each_library_has_its_table() -> None:
     assert set(LIBRARIES) == {"transformers", "trl", "peft", "accelerate", "datasets"}
+
+
+IN_YAML = {
+    "eval_strategy": [
+        "no",
+        '"no"',
+        "'no'",
+        "No",
+        "off",
+        "steps  # each 500",
+        "epoch",
+        "epochs",
+        '"steps"',
+        "false",
+        "1",
+    ],
+    "save_strategy": ["no", '"no"', "steps", "epoch", "best", "yes"],
+    "lr_scheduler_type": ["cosine", "'linear'", "cosine_decay", "constant_with_warmup", "true"],
+    "optim": ["adamw_torch_fused", "adamw_hf", "'paged_adamw'", "sgd"],
+    "bf16": ["true", "false", "yes", "on", '"true"', "'False'"],
+    "fp16": ["true", "false", "no"],
+    "tf32": ["true", "false"],
+    "use_cpu": ["true", "yes", "false"],
+    "load_best_model_at_end": ["true", "false"],
+}
+
+
+@pytest.mark.parametrize("seed", range(80))
+def test_values_of_a_file_drawn_at_random_are_refused_where_the_class_ends_at_them(tmp_path: Path, seed: int) -> None:
+    draw = random.Random(seed)
+    given = {name: draw.choice(IN_YAML[name]) for name in draw.sample([*IN_YAML], draw.randint(1, 4))}
+    over = {name: draw.choice(["no", "epoch", "sgd"]) for name in given if draw.random() < 0.15 and name != "tf32"}
+    lines = ["path: data", f"output_dir: {tmp_path}", *(f"{name}: {text}" for name, text in given.items())]
+    (tmp_path / "sft.yaml").write_text("\n".join(lines) + "\n")
+    argv = ["--config", "sft.yaml", *(word for name, text in over.items() for word in (f"--{name}", text))]
+    text = SCRIPT.replace("SFTConfig, ModelConfig)", "SFTConfig)").replace("ModelConfig, Script", "Script")
+    try:
+        with (
+            pytest.MonkeyPatch.context() as patch,
+            contextlib.redirect_stderr(io.StringIO()),
+            warnings.catch_warnings(),
+        ):
+            warnings.simplefilter("ignore")
+            patch.setattr(sys, "argv", ["train.py", *argv])
+            patch.setitem(sys.modules, "train", module := types.ModuleType("train"))
+            patch.chdir(tmp_path)
+            exec(compile(ast.parse(text), "train.py", "exec", dont_inherit=True), vars(module))
+        ends = ""
+    except (SystemExit, ValueError, KeyError, TypeError) as error:
+        ends = repr(error)
+    found = options_of(Script("train.py", text), VERSIONS)
+    assert found is not None
+    told = [*refusals(found, {"config": "sft.yaml", **over}, (), True, tmp_path, "cpu")]
+    assert bool(told) is bool(ends), (lines, argv, ends, told)
+
+
+def test_a_no_of_yaml_without_quotes_is_named_with_its_line(tmp_path: Path) -> None:
+    (tmp_path / "sft.yaml").write_text("path: data\neval_strategy: no\n")
+    [told] = refused(SCRIPT, tmp_path, {"config": "sft.yaml"})
+    assert told == (
+        "config: name a file whose eval_strategy is right: it must be one of 'epoch', 'no', 'steps', got sft.yaml:2 with False"
+    )

@@ -233,7 +233,7 @@ def _check_platform(image: TrainingImage, context: JobContext) -> None:
 def _image_advice(image: TrainingImage, context: JobContext) -> Iterator[Advice]:
     entrypoint = context.props.get("container_entrypoint") is not None
     yield from image_advice(image.base, instance_types(context.job_request), entrypoint)
-    yield from contents_advice(image, context.job_request)
+    yield from contents_advice(image, context)
     yield from idle_gpus_advice(image, context.job_request, entrypoint)
     yield from copied_code_advice(image, context)
     if context.props.get("spot") is not None and getattr(image, "is_container", False) and not entrypoint:

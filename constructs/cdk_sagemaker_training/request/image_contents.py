@@ -12,10 +12,12 @@ from cdk_sagemaker_training.facts.images import Gpu, gpu, needs
 from cdk_sagemaker_training.facts.instance_facts import instance_facts
 from cdk_sagemaker_training.jobs.advice import Advice, advice
 from cdk_sagemaker_training.jobs.kinds import JobRequest
+from cdk_sagemaker_training.request.context import JobContext
 from cdk_sagemaker_training.request.machine import instance_types
 
 if TYPE_CHECKING:
     from cdk_sagemaker_training.resources.image import TrainingImage
+    from training_jobs.lint.trainer_values import Device
 
 
 def check_contents(image: TrainingImage, request: JobRequest) -> None:
@@ -47,9 +49,10 @@ def check_contents(image: TrainingImage, request: JobRequest) -> None:
             raise must("image", rule, example, f"{_name(image)} with {contents}")
 
 
-def contents_advice(image: TrainingImage, request: JobRequest) -> Iterator[Advice]:
+def contents_advice(image: TrainingImage, context: JobContext) -> Iterator[Advice]:
     """Warn of what works otherwise than meant: a GPU newer than CUDA, mpirun without Horovod, emulated bf16."""
-    contents, flat = image.contents(), _flat(request)
+    contents, request = image.contents(), context.job_request
+    flat = {**(context.props.get("hyperparameters") or {}), **_flat(request)}
     for name, device in _gpus(request):
         if contents is not None and device.is_newer_than(contents.versions.get("cuda", "")):
             yield from advice(
@@ -95,6 +98,16 @@ def idle_gpus_advice(image: TrainingImage, request: JobRequest, entrypoint: bool
             )
 
 
+def device_of(request: JobRequest) -> Device:
+    """What a job's machines compute with, as the rules of training scripts know it."""
+    names = instance_types(request)
+    found = [instance_facts(name) for name in names]
+    if found and all(facts is not None and facts.kind is None for facts in found):
+        return "cpu"
+    gpus = [gpu for _, gpu in _gpus(request)]
+    return "older gpu" if gpus and len(gpus) == len(names) and not any(gpu.has_bf16 for gpu in gpus) else ""
+
+
 def _flat(request: JobRequest) -> Mapping[str, Any]:
     return {**request.resource_config, **request.environment, **request.hyperparameters}
 
@@ -108,7 +121,9 @@ def _gpus(request: JobRequest) -> Iterator[tuple[str, Gpu]]:
 
 
 def _computes_in_bf16(request: Mapping[str, Any]) -> bool:
-    """Whether ``NativeParallelism`` or SMP v1 says so."""
+    """Whether ``NativeParallelism``, SMP v1, or a hyperparameter of transformers' TrainingArguments says so."""
+    if str(request.get("bf16")).lower() == "true":
+        return True
     native, smp = (request.get(name, "{}") for name in ("TRAINING_PARALLELISM", "mp_parameters"))
     if is_unresolved(native) or is_unresolved(smp):
         return False

@@ -15,6 +15,7 @@ from cdk_sagemaker_training.facts.modules import modules_of, of_hugging_face
 from cdk_sagemaker_training.jobs.advice import Advice, advice
 from cdk_sagemaker_training.jobs.hyperparameters import encode_hyperparameter
 from cdk_sagemaker_training.request.context import JobContext
+from cdk_sagemaker_training.request.image_contents import device_of
 
 if TYPE_CHECKING:
     from cdk_sagemaker_training.resources.image import TrainingImage
@@ -179,6 +180,7 @@ def _advice(
         entry_point=entry_point,
         modules=modules,
         versions=versions or {},
+        device=device_of(request),
     )
     by_rule: dict[str, list[str]] = {}
     for found in lint_folder(root, job, files):
@@ -221,7 +223,7 @@ def _refuse(
         return
     from training_jobs.lint import refusals
 
-    for refusal in refusals(options, _given(context), flags, pairs, folder):
+    for refusal in refusals(options, _given(context), flags, pairs, folder, device_of(context.job_request)):
         prop = f"hyperparameters[{refusal.key!r}]" if refusal.key else "hyperparameters"
         raise must(prop, refusal.rule, refusal.example, f"{refusal.got}{_OFF}")
 

@@ -63,6 +63,49 @@ def _rows(library: str, name: str, version: str) -> Mapping[str, Argument]:
     }
 
 
+def declares(name: str, argument: str, versions: Versions) -> bool:
+    """Whether a class declares an argument that a listed base has too, maybe with another default.
+
+    Args:
+        name: The class, with its library.
+        argument: The argument.
+        versions: Of the libraries.
+    """
+    library, _, own = name.partition(".")
+    base = _base(name)
+    of_own = bool(base) and argument in _rows(library, own, versions.get(library, ""))
+    return of_own or (bool(base) and declares(base, argument, versions))
+
+
+def values_of(name: str, versions: Versions) -> Mapping[str, tuple[str, ...]]:
+    """Return what arguments of a class may be, for those of which ``__post_init__`` makes an Enum; the class ends at others.
+
+    Args:
+        name: The class, with its library.
+        versions: Of the libraries.
+    """
+    library, _, own = name.partition(".")
+    if (number := _number(library, versions.get(library, "")) if library in LIBRARIES else None) is None:
+        return {}
+    found: dict[str, tuple[str, ...]] = {}
+    for argument, value, first, last in _table(library).get("values", {}).get(own, ()):
+        if (_number(library, first) or 0) <= number <= (_number(library, last) or 0):
+            found[argument] = (*found.get(argument, ()), value)
+    return {**(values_of(_base(name), versions) if _base(name) else {}), **found}
+
+
+def ends_at(check: str, versions: Versions) -> bool:
+    """Whether ``__post_init__`` of transformers' TrainingArguments has one of its checks.
+
+    Args:
+        check: ``"best-model"``, ``"bf16-on-cpu"``, ``"half-precision"``, ``"plateau"`` or ``"tf32"``.
+        versions: Of the libraries.
+    """
+    library = "transformers"
+    number, (first, last) = _number(library, versions.get(library, "")), _table(library)["checks"][check]
+    return number is not None and (_number(library, first) or 0) <= number <= (_number(library, last) or 0)
+
+
 def _base(name: str) -> str:
     library, _, own = name.partition(".")
     base = str(_table(library)["bases"].get(own, "")) if library in LIBRARIES else ""

@@ -112,6 +112,23 @@ def versions_in(name: str, specifier: str) -> frozenset[Version]:
 
 
 @cache
+def needs_of_next(name: str, python: int | None) -> Mapping[str, str]:
+    """Return what versions of a package that are still to come need at least: what the newest one does, or later versions of it.
+
+    Args:
+        name: The package, by its canonical name.
+        python: A minor version of Python 3; None where it is not known.
+    """
+    newest = releases_of(name)[max(releases_of(name))]
+    return {other: _least(specifier) for other, specifier in needs_in(newest.needs, python).items()}
+
+
+def _least(specifier: str) -> str:
+    parts = [part for part in SpecifierSet(specifier) if part.operator in (">=", ">", "~=", "==")]
+    return ",".join(f">={part.version.removesuffix('.*')}" for part in parts)
+
+
+@cache
 def needs_in(needs: tuple[str, ...], python: int | None) -> Mapping[str, str]:
     """Return what is needed with a minor version of Python 3: specifiers by the packages' names.
 

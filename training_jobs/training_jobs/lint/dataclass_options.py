@@ -25,6 +25,7 @@ from training_jobs.facts.libraries import (
 from training_jobs.lint import argparse_options
 from training_jobs.lint.options import RULE, Config, Option, Options, Takes
 from training_jobs.lint.script import Script, constant, keyword, name_of
+from training_jobs.lint.trainer_values import Device, refused_values
 
 # The parsers, and what reads the arguments of each.
 _PARSERS = {
@@ -85,6 +86,8 @@ def options_of(script: Script, versions: Versions | None = None) -> Options | No
         },
         _conflict(options),
         _config(versions, parsers[0], remaining=remaining, lenient=lenient) if by_config else "",
+        tuple(filter(None, (_of_library(script, kind) for kind in kinds))),
+        versions,
     )
 
 
@@ -375,6 +378,34 @@ def unknown_arguments(script: Script, versions: Versions) -> Iterator[tuple[int,
                     one.value.lineno,
                     f"{_place(of_library, versions)} takes no {one.arg}, {named}: a TypeError",
                 )
+
+
+def wrong_values(script: Script, versions: Versions, device: Device) -> Iterator[tuple[int, str]]:
+    """Yield the lines and reasons of calls of the libraries' classes that end at the values of their keywords.
+
+    Args:
+        script: A file.
+        versions: The versions of the libraries that it finds.
+        device: What computes.
+    """
+    for call in script.calls if script.imports & {*LIBRARIES} else ():
+        of_library, more = _library_of(script, call.func)
+        if not of_library or script.asks_version(call):
+            continue
+        by_name = {one.arg: one.value for one in call.keywords if one.arg}
+        given = {name: _known(value) for name, value in by_name.items()}
+        if more or len(by_name) < len(call.keywords):  # others may have values too
+            given = {**dict.fromkeys(arguments_of(of_library, versions) or (), ...), **given}
+        for one in refused_values(of_library, given, versions, device):
+            reason = (
+                f"{one.argument} of {_place(of_library, versions)} must {one.rule}, like {one.example}, got {one.got}"
+            )
+            yield by_name.get(one.argument, call).lineno, reason
+
+
+def _known(node: ast.expr) -> object:
+    """A constant; ``...`` for anything else."""
+    return node.value if isinstance(node, ast.Constant) else ...
 
 
 def _library_of(script: Script, node: ast.expr) -> tuple[str, set[str]]:

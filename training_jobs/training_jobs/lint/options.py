@@ -13,7 +13,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, NamedTuple
 
+from training_jobs.facts.libraries import Versions, arguments_of
 from training_jobs.lint.script import Script, constant
+from training_jobs.lint.trainer_values import Device, refused_values
 
 RULE = "options"  # by which a comment switches it off
 _NEGATIVE = re.compile(r"-\d+|-\d*\.\d+")  # `_negative_number_matcher`, argparse.py: -1e-5 is none
@@ -39,6 +41,13 @@ _INVALID: Mapping[str, Callable[[str], object]] = {
 _ELSEWHERE = re.compile(r"SM_HP|hyperparameters\.json|SM_TRAINING_ENV|SM_USER_ARGS")
 # A key of a file of YAML, and where SageMaker's toolkit puts the folder of the script.
 _KEY = re.compile(r"([A-Za-z_][\w-]*)\s*:(?:\s|$)")
+_AFTER = re.compile(r"(?:^|\s)#.*")
+_QUOTED = re.compile(r"(?P<quote>[\"'])(?P<text>[^\"'\\]*)(?P=quote)")
+_WORD = re.compile(r"[A-Za-z_][\w.-]*")
+_YAML_BOOLS = {
+    **dict.fromkeys(("true", "yes", "on"), True),
+    **dict.fromkeys(("false", "no", "off"), False),
+}
 _CODE = "/opt/ml/code"
 Config = Literal["refused", "ignored", "kept", ""]
 Takes = Literal["value", "nothing", "optional", "unknown"]
@@ -91,6 +100,8 @@ class Options:
         elsewhere: What is known of names that are none of its options.
         conflict: Two options of one name, at which the script ends; None where there are none.
         config: What becomes of keys that are no options in the file of YAML that ``--config`` names; "" for no such file.
+        classes: The libraries' classes that take the values.
+        versions: The versions of the libraries.
     """
 
     path: str
@@ -101,6 +112,8 @@ class Options:
     elsewhere: Mapping[str, str] = field(default_factory=dict)
     conflict: tuple[Option, Option] | None = None
     config: Config = ""
+    classes: tuple[str, ...] = ()
+    versions: Versions = field(default_factory=dict)
 
     def where(self, option: Option) -> str:
         """Return the place that declares an option.
@@ -146,6 +159,7 @@ def refusals(
     flags: Sequence[str],
     pairs: bool,
     folder: Path | None = None,
+    device: Device = "",
 ) -> Iterator[Refusal]:
     """Yield why a script refuses its hyperparameters, or takes False for True.
 
@@ -155,6 +169,7 @@ def refusals(
         flags: Those that are given without a value, or not at all.
         pairs: Whether a value follows the name as an argument of its own, and not by ``=``.
         folder: The folder of the script, in which ``--config`` may name a file; None for none.
+        device: What computes.
     """
     if options.conflict is not None:
         first, second = options.conflict
@@ -175,12 +190,14 @@ def refusals(
             yield Refusal(key, rule, repr(found[0].key), f"that of {names} of {options.path}")
         elif found:
             yield from _value_refusals(options, found[0], key, text, is_flag=key in flags, pairs=pairs)
+    file: Mapping[str, _Entry] | None = {}
     if options.config and "config" in given:
         file = _config(given["config"], folder)
         yield from _config_refusals(options, file, pairs)
         seen.update(option for name in file or () for option in options.options if f"--{name}" in option.names)
-        if file is None:  # which may have what is required
-            return
+    yield from _wrong_values(options, given, file, device)
+    if file is None:  # which may have what is required
+        return
     for option in options.options:
         where = options.where(option)
         if option.is_positional and option.required:
@@ -192,22 +209,56 @@ def refusals(
             yield Refusal("", rule, f"{{{option.key!r}: ...}}", f"none for {where}")
 
 
-def _config(text: str | None, folder: Path | None) -> dict[str, str] | None:
-    """The keys of a file of YAML in the folder of the script, each with its place; None where it is not there, or not plain."""
+def _wrong_values(
+    options: Options, given: Mapping[str, str | None], file: Mapping[str, _Entry] | None, device: Device
+) -> Iterator[Refusal]:
+    """Values at which a library's class ends, of the file and of hyperparameters, which come before it."""
+    of_file = {key: entry.value for key, entry in (file or {}).items()}
+    texts = {key.replace("-", "_"): ... if text is None else argument(text) for key, text in given.items()}
+    for name in options.classes:
+        unknown = dict.fromkeys(arguments_of(name, options.versions) or (), ...) if file is None else {}
+        for one in refused_values(name, {**unknown, **of_file, **texts}, options.versions, device):
+            if one.argument not in of_file or one.argument in texts:
+                key = next((key for key in given if key.replace("-", "_") == one.argument), one.argument)
+                yield Refusal(key, one.rule, one.example, one.got)
+            else:
+                rule = f"name a file whose {one.argument} is right: it must {one.rule}"
+                yield Refusal("config", rule, one.example, f"{(file or {})[one.argument].place} with {one.got}")
+
+
+class _Entry(NamedTuple):
+    """A key of a file of YAML: its place, and its value, ``...`` where it is not a plain one."""
+
+    place: str
+    value: object
+
+
+def _plain(text: str) -> object:
+    """A value of YAML as PyYAML reads it: a bool or a text; ``...`` for anything else."""
+    value = _AFTER.sub("", text).strip()
+    if quoted := _QUOTED.fullmatch(value):
+        return quoted["text"]
+    if value.lower() in _YAML_BOOLS:
+        return _YAML_BOOLS[value.lower()]
+    return value if _WORD.fullmatch(value) else ...
+
+
+def _config(text: str | None, folder: Path | None) -> dict[str, _Entry] | None:
+    """The keys of a file of YAML in the folder of the script; None where it is not there, or not plain."""
     path = None if text is None or folder is None else folder / argument(text).removeprefix(f"{_CODE}/")
     if path is None or not path.is_file():
         return None
-    found: dict[str, str] = {}
+    found: dict[str, _Entry] = {}
     for number, line in enumerate(path.read_text(errors="replace").splitlines(), 1):
         if key := _KEY.match(line):
-            found[key[1]] = f"{argument(text or '')}:{number}"
+            found[key[1]] = _Entry(f"{argument(text or '')}:{number}", _plain(line[key.end() :]))
         elif line[:1] not in ("", " ", "#", "-", "\t") and line not in ("---", "..."):
             return None
     found.pop("env", None)  # variables of the environment
     return found
 
 
-def _config_refusals(options: Options, file: Mapping[str, str] | None, pairs: bool) -> Iterator[Refusal]:
+def _config_refusals(options: Options, file: Mapping[str, _Entry] | None, pairs: bool) -> Iterator[Refusal]:
     if not pairs:
         rule = "be an argument of its own after --config, since TrlParser finds no --config=FILE"
         yield Refusal("config", rule, "TrainingCode('src', arguments='--key value')", options.path)
@@ -217,10 +268,10 @@ def _config_refusals(options: Options, file: Mapping[str, str] | None, pairs: bo
         yield Refusal("config", rule, _nearest(key, options), got)
 
 
-def _other_keys(options: Options, file: Mapping[str, str] | None) -> Iterator[tuple[str, str]]:
-    for key, place in (file or {}).items():
+def _other_keys(options: Options, file: Mapping[str, _Entry] | None) -> Iterator[tuple[str, str]]:
+    for key, entry in (file or {}).items():
         if not any(f"--{key}" in option.names for option in options.options):
-            yield key, place
+            yield key, entry.place
 
 
 def ignored_keys(

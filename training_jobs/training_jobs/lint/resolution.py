@@ -1,7 +1,7 @@
 """Which versions of packages go together, as far as that is known without an index.
 
-A package that is not in ``facts/packages.json``, and versions after those in it, may need anything and satisfy everything: what
-is said to fail still fails when new versions are released.
+A package that is not in ``facts/packages.json`` may need anything. Versions after those in it satisfy what has no upper bound, and
+need what the newest one does, or later versions: what is said to fail still fails when new versions are released.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from training_jobs.facts.packages import (
     Release,
     is_known,
     needs_in,
+    needs_of_next,
     releases_of,
     takes_next,
     versions_in,
@@ -239,8 +240,8 @@ class Resolution:
 
     def _needs(self, name: str, version: Version) -> Mapping[str, str]:
         """What a version needs of other packages."""
-        release = releases_of(name).get(version)
-        return needs_in(release.needs, self._target.python) if release else {}
+        python = self._target.python
+        return needs_of_next(name, python) if version == FUTURE else needs_in(releases_of(name)[version].needs, python)
 
     def _unmet(self, name: str, version: Version) -> str:
         """A package of which a version needs another one than those that are left; empty if there is none."""

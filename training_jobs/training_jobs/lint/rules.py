@@ -11,7 +11,7 @@ import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
 
-from training_jobs.lint.dataclass_options import unknown_arguments
+from training_jobs.lint.dataclass_options import unknown_arguments, wrong_values
 from training_jobs.lint.removed import removed
 from training_jobs.lint.script import Job, Script, always_imported, constant, keyword, name_of, whole_name
 
@@ -438,9 +438,9 @@ def _import(scripts: Sequence[Script], job: Job) -> Found:
 
 @_rule("training-arguments")
 def _training_arguments(scripts: Sequence[Script], job: Job) -> Found:
-    """The wheels of Hugging Face's libraries: each version's classes have their own arguments, and take no others."""
+    """The wheels of Hugging Face's libraries: each version's classes have their own arguments and values, and take no others."""
     for script in scripts if job.versions and not _installs(scripts) else ():
-        for line, reason in unknown_arguments(script, job.versions):
+        for line, reason in (*unknown_arguments(script, job.versions), *wrong_values(script, job.versions, job.device)):
             yield script, line, reason
 
 

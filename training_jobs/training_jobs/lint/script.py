@@ -8,6 +8,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
+from training_jobs.lint.trainer_values import Device
+
 _ALLOW = re.compile(r"#\s*training-jobs:\s*allow\s+([\w-]+(?:\s*,\s*[\w-]+)*)")
 _OPTIMIZER = re.compile(r"(?:^|[._])(?:optim\w*|opt|adam\w*|sgd|scaler|grad_scaler)(?:\[.*\])?$", re.IGNORECASE)
 _PIP = re.compile(r"\bpip3?\b")
@@ -32,6 +34,7 @@ class Job:
         entry_point: Path of the file that is started; "" where it is not known.
         modules: What it may import beside Python's own modules and the folder's; None where that is not known.
         versions: The versions that it finds, by ``torch``, ``tensorflow``, ``transformers`` and ``numpy``; others are not known.
+        device: What computes, of `trainer_values.Device`.
     """
 
     compiled: bool = False
@@ -43,6 +46,7 @@ class Job:
     entry_point: str = ""
     modules: frozenset[str] | None = None
     versions: Mapping[str, str] = field(default_factory=dict)
+    device: Device = ""
 
 
 @dataclass(frozen=True)
