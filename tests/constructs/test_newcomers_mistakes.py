@@ -26,6 +26,7 @@ from cdk_sagemaker_training import (
     HeterogeneousJob,
     InstanceGroup,
     InstancePreference,
+    Mlflow,
     Retry,
     S3AccessPoint,
     S3Channel,
@@ -42,6 +43,7 @@ from cdk_sagemaker_training import (
 from cdk_sagemaker_training.facts.instance_facts import family
 from cdk_sagemaker_training.facts.service_model import training_instance_types
 from cdk_sagemaker_training.request.regions import lacks
+from cdk_sagemaker_training.resources.networking.endpoints import PURPOSES
 
 CPU, GPU, TRAINIUM = "ml.c5.xlarge", "ml.g5.xlarge", "ml.trn1.2xlarge"
 NEURONX = "pytorch-training-neuronx:2.9.0-neuronx-py312-sdk2.29.1-ubuntu24.04"
@@ -467,9 +469,58 @@ def test_packages_that_hosts_without_a_route_to_the_internet_install_are_warned_
         return stack.warned()
 
     assert told() == ["network-without-egress-installs-packages"] * warned
+    (tmp_path / "train.py").write_text(
+        "from transformers import AutoModel\nAutoModel.from_pretrained('bert-base-uncased')"
+    )
+    assert ("script-download" in told()) is warned
+    assert "script-download" not in told(HF_ENDPOINT="https://hub.example.com")
     assert told(PIP_INDEX_URL="https://pypi.example.com") == told(CA_REPOSITORY_ARN="arn:aws:codeartifact:x") == []
     (tmp_path / "requirements.txt").unlink()
     assert told() == []
+
+
+def test_what_a_script_downloads_in_isolation_is_warned_of(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("import torch\ntorch.hub.load('pytorch/vision', 'resnet18')\n")
+    for isolated in (True, False):
+        stack = Stack()
+        stack.workflow(code=TrainingCode(str(tmp_path)), network_isolation=isolated)
+        assert ("script-download" in stack.warned()) is isolated
+
+
+SERVER = "arn:aws:sagemaker:us-east-1:123456789012:mlflow-tracking-server/digits"
+
+
+@pytest.mark.parametrize(
+    ("props", "service"),
+    [
+        ({"remote_debug": True}, "ssmmessages"),
+        ({"mlflow": Mlflow(SERVER)}, "experiments"),
+        ({"mlflow": Mlflow(SERVER.replace("tracking-server", "app"))}, ""),
+        ({}, ""),
+    ],
+)
+def test_a_service_that_hosts_do_not_reach_is_warned_of(props: dict[str, Any], service: str) -> None:
+    def told(kind: str, *endpoints: str) -> list[str]:
+        stack = Stack()
+        network = TrainingNetwork(stack, "Network", vpc=vpc_of(stack, kind), endpoints=endpoints)
+        stack.workflow(network=network, **props)
+        return stack.warnings("network-without-endpoint")
+
+    assert [f"an endpoint of {service!r}" in text for text in told("own")] == [True] * bool(service)
+    assert told("own", *filter(None, [service])) == told("NAT") == told("imported") == []
+
+
+def test_the_services_of_endpoints_are_those_of_the_cdk() -> None:
+    """A name that AWS does not have is refused when the stack is deployed."""
+    services = ec2.InterfaceVpcEndpointAwsService
+    named = [getattr(services, name) for name in dir(services) if name.isupper()]
+    known = {(one.short_name, one.name.startswith("aws.sagemaker")) for one in named}
+    assert {(service, service == "experiments") for service in PURPOSES} <= known
+    stack = Stack()
+    TrainingNetwork(stack, "Network", endpoints=["experiments"])
+    stack.workflow()
+    endpoints = stack.template().find_resources("AWS::EC2::VPCEndpoint")
+    assert any("aws.sagemaker." in str(one["Properties"]["ServiceName"]) for one in endpoints.values())
 
 
 def test_an_alias_of_a_volumes_key_is_refused() -> None:

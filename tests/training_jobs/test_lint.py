@@ -84,6 +84,7 @@ BEFORE = [
     ("import", CONTAINER, "from datasets.arrow import load"),
     ("import", CONTAINER, "with open('names'): import timm"),
     ("import", CONTAINER, "from torch.utils.tensorboard import SummaryWriter"),
+    ("download", Job(offline=True), "weights = AutoModel.from_pretrained('Qwen/Qwen3-0.6B')"),
 ]
 WHOLE = [
     ("removed", Job(versions={"torch": "2.0.1"}), "from torch._six import inf  # HERE\n"),
@@ -256,3 +257,46 @@ def test_the_command_takes_the_version_of_transformers(tmp_path: Path) -> None:
         "use_cpu: a TypeError [training-arguments]\n"
     )
     assert CliRunner().invoke(app, ["lint", str(tmp_path)]).output == ""
+
+
+DOWNLOADS = (
+    "AutoModel.from_pretrained('bert-base-uncased')",
+    "AutoModelForCausalLM.from_pretrained('Qwen/Qwen3-0.6B', dtype='auto')",
+    "load_dataset('glue', 'mrpc')",
+    "datasets.load_dataset('org/name', split='train')",
+    "snapshot_download(repo_id=args.model)",
+    "hf_hub_download('org/name', 'config.json')",
+    "torch.hub.load('pytorch/vision', 'resnet18')",
+    "datasets.MNIST('/tmp', download=True)",
+    "torchvision.models.resnet18(pretrained=True)",
+    "models.resnet18(weights='DEFAULT')",
+    "models.resnet18(weights=ResNet18_Weights.DEFAULT)",
+    "nltk.download('punkt')",
+    "urllib.request.urlretrieve('https://example.com/data.zip', 'data.zip')",
+    "requests.get('https://example.com/data.zip')",
+)
+DOES_NOT = (
+    "AutoModel.from_pretrained('/opt/ml/input/data/model')",
+    "AutoModel.from_pretrained('./model')",
+    "AutoModel.from_pretrained(args.model)",
+    "AutoModel.from_pretrained('org/name', local_files_only=True)",
+    "load_dataset('json', data_files='train.json')",
+    "load_dataset('/opt/ml/input/data/train')",
+    "snapshot_download('org/name', local_files_only=True)",
+    "torch.hub.load('/opt/ml/code/model', 'resnet18', source='local')",
+    "datasets.MNIST('/tmp', download=False)",
+    "models.resnet18(weights=None)",
+    "models.resnet18()",
+    "settings.get('batch')",
+)
+
+
+@pytest.mark.parametrize("call", DOWNLOADS + DOES_NOT)
+def test_what_a_script_downloads_is_found_where_its_hosts_are_offline(tmp_path: Path, call: str) -> None:
+    text = f"import torchvision\nfrom torchvision import models\n\nif __name__ == '__main__':\n    one = {call}\n"
+    (tmp_path / "train.py").write_text(text)
+    found = lint_folder(tmp_path, Job(offline=True))
+    assert [(one.line, one.rule) for one in found] == [(5, "download")] * (call in DOWNLOADS)
+    assert lint_folder(tmp_path, Job()) == []
+    (tmp_path / "train.py").write_text(text.replace("__name__ == '__main__'", "args.download"))
+    assert lint_folder(tmp_path, Job(offline=True)) == []

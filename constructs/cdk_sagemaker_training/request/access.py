@@ -188,6 +188,27 @@ def _network_advice(network: TrainingNetwork, context: JobContext) -> Iterator[A
             f"the hosts reach, like environment={{{_CODE_ARTIFACT!r}: '...'}}.",
         )
 
+    for prop, service in _called_in(context):
+        if network.lacks_endpoint(service):
+            yield from advice(
+                "network-without-endpoint",
+                f"network has neither a route to the internet nor an endpoint of {service!r}, which {prop} needs: "
+                f"TrainingNetwork(self, 'Network', endpoints=[{service!r}]).",
+            )
+
+
+def _called_in(context: JobContext) -> Iterator[tuple[str, str]]:
+    """The props for which a host calls an AWS service, and the service.
+
+    Systems Manager's agent has permissions of ssmmessages alone (guide, "Access a training container through AWS Systems Manager
+    for remote debugging"). Of MLflow's apps the endpoint is not known.
+    """
+    if context.props.get("remote_debug"):
+        yield "remote_debug", "ssmmessages"
+    mlflow = context.props.get("mlflow")
+    if mlflow is not None and ":mlflow-tracking-server/" in mlflow.resource_arn:
+        yield "mlflow", "experiments"
+
 
 def _unused_encryption(encrypted: bool, context: JobContext) -> Iterator[Advice]:
     if encrypted and instance_count(context.job_request) == 1:

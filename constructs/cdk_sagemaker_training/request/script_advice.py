@@ -181,6 +181,7 @@ def _advice(
         modules=modules,
         versions=versions or {},
         device=device_of(request),
+        offline=_is_offline(context.props),
     )
     by_rule: dict[str, list[str]] = {}
     for found in lint_folder(root, job, files):
@@ -189,6 +190,13 @@ def _advice(
         more = [f"and {len(texts) - _MOST} more"] if len(texts) > _MOST else []
         off = f"a comment `# training-jobs: allow {rule}` switches this off"
         yield from advice(f"script-{rule}", "; ".join((*texts[:_MOST], *more, off)))
+
+
+def _is_offline(props: Mapping[str, Any]) -> bool:
+    """Whether a job's hosts have no route to the internet, nor a mirror of Hugging Face's Hub or a cache in its place."""
+    network, variables = props.get("network"), props.get("environment") or {}
+    apart = props.get("network_isolation") is True or (network is not None and not network.has_egress)
+    return apart and not any(name.startswith("HF_") for name in variables)
 
 
 def check_options(code: TrainingCode, context: JobContext) -> None:

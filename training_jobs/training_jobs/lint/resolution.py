@@ -1,7 +1,7 @@
 """Which versions of packages go together, as far as that is known without an index.
 
-A package that is not in ``facts/packages.json`` may need anything. Versions after those in it satisfy what has no upper bound, and
-need what the newest one does, or later versions: what is said to fail still fails when new versions are released.
+A package that is not in ``facts/packages.json`` may need anything. Versions after those in it satisfy what has no upper bound,
+and need what the newest one does, or later versions: what is said to fail still fails when new versions are released.
 """
 
 from __future__ import annotations

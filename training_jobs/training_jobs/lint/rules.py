@@ -12,6 +12,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 
 from training_jobs.lint.dataclass_options import unknown_arguments, wrong_values
+from training_jobs.lint.downloads import downloaded
 from training_jobs.lint.removed import removed
 from training_jobs.lint.script import Job, Script, always_imported, constant, keyword, name_of, whole_name
 
@@ -436,6 +437,17 @@ def _import(scripts: Sequence[Script], job: Job) -> Found:
                 yield script, line, f"{why}, which is installed before the script starts"
 
 
+@_rule("download")
+def _download(scripts: Sequence[Script], job: Job) -> Found:
+    """Without a route to the internet hosts reach S3 alone (guide, "Give SageMaker AI Training Jobs Access to Resources")."""
+    for script in scripts if job.offline else ():
+        for call in script.calls:
+            what = downloaded(script, call)
+            if what and not _conditional(script, call):
+                why = f"{what}, which hosts without a route to the internet do not reach: give it as a channel in S3"
+                yield script, call.lineno, why
+
+
 @_rule("training-arguments")
 def _training_arguments(scripts: Sequence[Script], job: Job) -> Found:
     """The wheels of Hugging Face's libraries: each version's classes have their own arguments and values, and take no others."""
@@ -497,7 +509,7 @@ def _conditional(script: Script, node: ast.AST, text: str = "") -> bool:
     """Whether a node runs on a condition that has a text: below an ``if``, or after one that returns."""
     inner = node
     for one in script.ancestors(node):
-        if isinstance(one, ast.If | ast.IfExp) and text in ast.unparse(one.test):
+        if isinstance(one, ast.If | ast.IfExp) and text in (test := ast.unparse(one.test)) and "__name__" not in test:
             return True
         for before in getattr(one, "body", []) if isinstance(one, ast.stmt) else []:
             if before is inner:

@@ -35,6 +35,7 @@ class Job:
         modules: What it may import beside Python's own modules and the folder's; None where that is not known.
         versions: The versions that it finds, by ``torch``, ``tensorflow``, ``transformers`` and ``numpy``; others are not known.
         device: What computes, of `trainer_values.Device`.
+        offline: Whether its hosts have no route to the internet.
     """
 
     compiled: bool = False
@@ -47,6 +48,7 @@ class Job:
     modules: frozenset[str] | None = None
     versions: Mapping[str, str] = field(default_factory=dict)
     device: Device = ""
+    offline: bool = False
 
 
 @dataclass(frozen=True)

@@ -21,13 +21,14 @@ PURPOSES = MappingProxyType(
         "ecr.api": "a script that calls ECR's API for images or a login",
         "ecr.dkr": "a script that pulls images, or an image of a private registry that ECR mirrors",
         "elasticfilesystem": "a script that calls EFS's API; mounting a file system needs no endpoint",
+        "experiments": "MLflow's tracking servers",
         "events": "a script that sends events to EventBridge",
         "fsx": "a script that calls FSx's API; mounting a file system needs no endpoint",
         "kms": "a script that calls KMS; SageMaker and S3 use keys without it",
         "lambda": "the credentials function of a private registry, or one that the script calls",
         "logs": "a script that writes to other log groups; SageMaker writes the job's log without it",
         "monitoring": "a script that calls CloudWatch; SageMaker's metric definitions work without it",
-        "sagemaker.api": "a script that calls SageMaker: experiments, the model registry, MLflow's tracking servers",
+        "sagemaker.api": "a script that calls SageMaker: experiments, the model registry",
         "sagemaker.runtime": "a script that calls an inference endpoint",
         "secretsmanager": "a script that reads secrets, such as the token of a model hub",
         "ssm": "remote debugging, or a script that reads parameters",
@@ -36,6 +37,9 @@ PURPOSES = MappingProxyType(
         "sts": "a script that assumes another role, or calls GetCallerIdentity",
     }
 )
+# Of services whose names do not begin with com.amazonaws. A tracking server's address is REGION.experiments.sagemaker.aws
+# (mlflow_sagemaker_helpers.py of sagemaker-mlflow 0.5.0), which the CDK's `SAGEMAKER_EXPERIMENTS` is for.
+_PREFIXES = {"experiments": "aws.sagemaker"}
 
 
 def add_interface_endpoint(
@@ -60,12 +64,12 @@ def add_interface_endpoint(
     check_listed("endpoint-services", service, service in PURPOSES, "endpoints", rule, "['sts']")
     if is_unlisted(service):
         Annotations.of(scope).add_warning_v2(*unlisted_warning(service))
-    name = "".join(part.capitalize() for part in service.split("."))
-    if scope.node.try_find_child(f"{name}Endpoint"):
+    id = endpoint_id(service)
+    if scope.node.try_find_child(id):
         raise must("endpoints", "list each service once", "['sts']", f"{service!r} twice")
     group = ec2.SecurityGroup(
         scope,
-        f"{name}EndpointSecurityGroup",
+        f"{id}SecurityGroup",
         vpc=vpc,
         description=f"Endpoint of {service}: HTTPS from hosts of training jobs",
         allow_all_outbound=False,
@@ -73,13 +77,22 @@ def add_interface_endpoint(
     group.connections.allow_from(hosts, ec2.Port.tcp(443), "hosts of training jobs")
     return ec2.InterfaceVpcEndpoint(
         scope,
-        f"{name}Endpoint",
+        id,
         vpc=vpc,
-        service=ec2.InterfaceVpcEndpointAwsService(service),
+        service=ec2.InterfaceVpcEndpointAwsService(service, _PREFIXES.get(service)),
         subnets=ec2.SubnetSelection(subnets=_in_few_zones(subnets.subnets)),
         security_groups=[group],
         open=False,
     )
+
+
+def endpoint_id(service: str) -> str:
+    """Return the construct id of a service's endpoint.
+
+    Args:
+        service: The service's name.
+    """
+    return "".join(part.capitalize() for part in service.split(".")) + "Endpoint"
 
 
 def _in_few_zones(subnets: Sequence[ec2.ISubnet]) -> list[ec2.ISubnet]:

@@ -15,7 +15,7 @@ from cdk_sagemaker_training.core.nag import Reasons, acknowledge, compliance_rea
 from cdk_sagemaker_training.props.prop import Known, Prop
 from cdk_sagemaker_training.props.prop_types import checked
 from cdk_sagemaker_training.resources.networking.addresses import check_addresses, check_cidr, known_cidrs
-from cdk_sagemaker_training.resources.networking.endpoints import add_interface_endpoint
+from cdk_sagemaker_training.resources.networking.endpoints import add_interface_endpoint, endpoint_id
 from cdk_sagemaker_training.resources.networking.private_vpc import check_zones, private_vpc
 from cdk_sagemaker_training.resources.owners import check_owner, owner_of
 
@@ -100,6 +100,7 @@ class TrainingNetwork(Construct):
         for name, value in new.items():
             if vpc is not None and value is not None:
                 raise must(name, "be left out with an existing vpc", f"{name}=None", repr(value))
+        self._is_new = vpc is None
         self.vpc: ec2.IVpc = vpc or private_vpc(
             self, max_azs=max_azs, zones=availability_zones, cidr=cidr, flow_logs=flow_logs is not False
         )
@@ -143,6 +144,14 @@ class TrainingNetwork(Construct):
         """
         with_egress = {subnet.subnet_id for subnet in self.vpc.private_subnets}
         return any(id in with_egress for id in self.subnets.subnet_ids)
+
+    def lacks_endpoint(self, service: str) -> bool:
+        """Return whether hosts certainly cannot reach a service: the VPC is new, and has no endpoint of it.
+
+        Args:
+            service: The service's name, as of ``add_endpoint``.
+        """
+        return self._is_new and self.node.try_find_child(endpoint_id(service)) is None
 
     @staticmethod
     @checked
