@@ -469,14 +469,14 @@ def test_packages_that_hosts_without_a_route_to_the_internet_install_are_warned_
         return stack.warned()
 
     assert told() == ["network-without-egress-installs-packages"] * warned
+    assert told(PIP_INDEX_URL="https://pypi.example.com") == told(CA_REPOSITORY_ARN="arn:aws:codeartifact:x") == []
+    (tmp_path / "requirements.txt").unlink()
+    assert told() == []
     (tmp_path / "train.py").write_text(
         "from transformers import AutoModel\nAutoModel.from_pretrained('bert-base-uncased')"
     )
     assert ("script-download" in told()) is warned
     assert "script-download" not in told(HF_ENDPOINT="https://hub.example.com")
-    assert told(PIP_INDEX_URL="https://pypi.example.com") == told(CA_REPOSITORY_ARN="arn:aws:codeartifact:x") == []
-    (tmp_path / "requirements.txt").unlink()
-    assert told() == []
 
 
 def test_what_a_script_downloads_in_isolation_is_warned_of(tmp_path: Path) -> None:
@@ -519,8 +519,8 @@ def test_the_services_of_endpoints_are_those_of_the_cdk() -> None:
     stack = Stack()
     TrainingNetwork(stack, "Network", endpoints=["experiments"])
     stack.workflow()
-    endpoints = stack.template().find_resources("AWS::EC2::VPCEndpoint")
-    assert any("aws.sagemaker." in str(one["Properties"]["ServiceName"]) for one in endpoints.values())
+    endpoints = [one for one in stack.template()["Resources"].values() if one["Type"] == "AWS::EC2::VPCEndpoint"]
+    assert any("aws.sagemaker." in str(one["Properties"]["ServiceName"]) for one in endpoints)
 
 
 def test_an_alias_of_a_volumes_key_is_refused() -> None:

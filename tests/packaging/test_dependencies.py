@@ -106,7 +106,13 @@ def test_the_distributions_have_one_version_and_licence_and_require_each_other_i
 
 
 def test_the_command_line_requires_neither_the_cdk_nor_node() -> None:
-    assert {Requirement(one).name for one in TRAINING_JOBS["dependencies"]} == {"boto3", "botocore", "rich", "typer"}
+    assert {Requirement(one).name for one in TRAINING_JOBS["dependencies"]} == {
+        "boto3",
+        "botocore",
+        "packaging",
+        "rich",
+        "typer",
+    }
 
 
 def test_what_several_distributions_require_they_require_in_the_same_versions() -> None:

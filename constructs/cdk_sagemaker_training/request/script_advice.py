@@ -325,7 +325,11 @@ def _requirement_mistakes(code: TrainingCode, context: JobContext) -> Iterator[t
     base, versions, pythons = _container(props), dict[str, str](), tuple[str, ...]()
     if base is not None and (contents := props["image"].contents()):
         pythons = contents.pythons
-        versions = {name: contents.versions[own] for name, own in _FRAMEWORKS.items() if own in contents.versions}
+        versions = {
+            name: contents.versions[framework]
+            for name, framework in _FRAMEWORKS.items()
+            if framework in contents.versions
+        }
         versions |= {**of_hugging_face(base), **dict.fromkeys({"flash_attn"} & (modules_of(base) or frozenset()), "")}
     python = int(pythons[0][3:]) if len(pythons) == 1 and pythons[0][3:] else None
     target = Target(python, versions, indexes=any(map(_OF_INDEX.match, variables)))
