@@ -104,10 +104,34 @@ def test_a_module_that_awss_container_lacks_is_a_warning_unless_it_may_be_instal
     assert warned_in_container(tmp_path, environment={"PYTHONPATH": "/opt/ml/input/data/packages"}) == []
     assert warned_in_container(tmp_path, container_entrypoint=["python", "/opt/train.py"]) == []
     for name in ("requirements.txt", "setup.py", "setup.cfg", "pyproject.toml"):
-        (tmp_path / name).write_text("")
+        (tmp_path / name).write_text("transformers\n" if name == "requirements.txt" else "")
         assert warned_in_container(tmp_path) == [], name
         (tmp_path / name).unlink()
     assert len(warned_in_container(tmp_path)) == 1
+
+
+@pytest.mark.parametrize(
+    ("requirements", "lacks"),
+    [
+        ("trl==0.27.2\npeft\n", []),
+        ("trl==0.27.2\n", ["peft"]),  # which trl has as an extra
+        ("trl==0.27.2\npsutil\nhuggingface_hub[hf_xet]\n", ["peft"]),
+        ("transformers\n", ["peft", "trl"]),
+        ("", ["peft", "transformers", "trl"]),
+        ("trl[peft]\n", []),
+        ("trl==0.27.2\na-package-that-nobody-knows\n", []),
+        ("trl==0.27.2\n./own\n", []),
+    ],
+)
+def test_a_module_that_neither_the_container_has_nor_requirements_bring_is_a_warning(
+    tmp_path: Path, requirements: str, lacks: list[str]
+) -> None:
+    (tmp_path / "own").mkdir()
+    (tmp_path / "train.py").write_text("import pandas, peft, PIL, torch, transformers, trl, yaml\n")
+    (tmp_path / "requirements.txt").write_text(requirements)
+    told = [text.partition("no ")[2].partition(" is")[0] for text in warned_in_container(tmp_path)]
+    names = re.findall(r"no (\w+) is in the job's container", " ".join(warned_in_container(tmp_path)))
+    assert (sorted(names), len(told)) == (lacks, bool(lacks))
 
 
 @pytest.mark.parametrize(

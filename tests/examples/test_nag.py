@@ -162,7 +162,7 @@ class Members(cdk.Stack):
         bucket = s3.Bucket.from_bucket_name(self, "Bucket", "data")
         keys = [kms.Key(self, name, enable_key_rotation=True) for name in ("OutputKey", "VolumeKey")]
         group = ec2.SecurityGroup.from_security_group_id(self, "Group", "sg-1")
-        network = TrainingNetwork(self, "Network", security_groups=[group])
+        network = TrainingNetwork(self, "Network", security_groups=[group], endpoints=["experiments", "ssmmessages"])
         credentials = lambda_.Function.from_function_attributes(
             self, "Credentials", function_arn=f"arn:aws:lambda:{self.region}:{self.account}:function:credentials"
         )

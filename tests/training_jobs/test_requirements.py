@@ -11,7 +11,7 @@ import random
 import re
 import subprocess
 import sys
-from importlib.metadata import PackageNotFoundError, distribution
+from importlib.metadata import PackageNotFoundError, distribution, distributions
 from pathlib import Path
 
 import pytest
@@ -25,12 +25,14 @@ from typer.testing import CliRunner
 from training_jobs.cli.main import app
 from training_jobs.facts import packages
 from training_jobs.facts.packages import FUTURE, is_known, needs_in, releases_of, versions_in
-from training_jobs.lint.requirements import Mistake, Target, requirement_mistakes
+from training_jobs.lint.requirements import Mistake, Target, absent_modules, requirement_mistakes
 from training_jobs.lint.resolution import Kind
 
 # Drawn requirements with the verdict of `uv pip compile`: the minor version of Python 3, the lines, whether it found versions.
 RESOLUTIONS = json.loads((Path(__file__).parent / "resolutions.json").read_text())
 PYTHONS = range(8, 14)
+NAMES = {canonicalize_name(one.name) for one in distributions()}
+INSTALLED = sorted(NAMES & {*json.loads(Path(packages.__file__).with_suffix(".json").read_text())["packages"]})
 IN_PIP = """
 import sys
 from pip._internal.network.session import PipSession
@@ -150,14 +152,11 @@ def test_a_wheel_of_another_system_is_refused(tmp_path: Path, platform: str) -> 
 
 def test_the_table_has_what_installed_packages_need() -> None:
     held = 0
-    for name in json.loads(Path(packages.__file__).with_suffix(".json").read_text())["packages"]:
-        try:
-            installed = distribution(name)
-        except PackageNotFoundError:
-            continue
+    for name in INSTALLED:
+        installed = distribution(name)
         release = releases_of(name).get(Version(Version(installed.version).public))
         needs = [Requirement(need) for need in installed.requires or ()]
-        if release is None or Version(installed.version).local:
+        if release is None or release.needs is None or Version(installed.version).local:
             continue
         ours = {need.name: need.specifier for need in map(Requirement, release.needs)}
         theirs = [need for need in needs if is_known(need.name) and "extra" not in str(need.marker)]
@@ -166,6 +165,25 @@ def test_the_table_has_what_installed_packages_need() -> None:
         assert release.takes(sys.version_info.minor), name
         held += 1
     assert held > 15
+
+
+def test_a_module_that_an_installed_package_brings_is_not_called_absent(tmp_path: Path) -> None:
+    by_module, held = packages.packages_by_module(), list[str]()
+    for package in INSTALLED:
+        brought, left = set[str](), [package]
+        while left:
+            if (name := canonicalize_name(left.pop())) not in brought:
+                brought.add(name)
+                try:
+                    needs = map(Requirement, distribution(name).requires or ())
+                except PackageNotFoundError:  # for other systems
+                    continue
+                left += [need.name for need in needs if need.marker is None or need.marker.evaluate({"extra": ""})]
+        (tmp_path / "requirements.txt").write_text(f"{package}\n")
+        absent = {by_module[module] for module in absent_modules(tmp_path)}
+        assert absent.isdisjoint(brought), package
+        held += [package] if absent >= {"vllm", "unsloth", "spacy"} else []
+    assert {"trl", "transformers", "datasets", "accelerate", "torch", "scikit-learn", "ray"} <= {*held}
 
 
 def test_a_version_that_was_never_released_is_refused_and_a_later_one_may_be_there(tmp_path: Path) -> None:

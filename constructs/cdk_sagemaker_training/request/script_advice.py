@@ -67,8 +67,9 @@ def code_advice(code: TrainingCode, context: JobContext) -> Iterator[Advice]:
     files = tuple(code.files())
     yield from ignored_advice(code, context)
     yield from _requirement_advice(code, context)
-    modules, versions = _modules(files, context), _versions(code, files, context.props)
-    yield from _advice(Path(code.directory), files, context, code.script, modules, versions)
+    modules, absent = _modules(code, files, context)
+    versions = _versions(code, files, context.props)
+    yield from _advice(Path(code.directory), files, context, code.script, modules, absent, versions)
 
 
 def copied_code_advice(image: TrainingImage, context: JobContext) -> Iterator[Advice]:
@@ -105,12 +106,20 @@ def _compilers(context: JobContext) -> tuple[bool, bool]:
     return "TRAINING_COMPILER" in environment, xla or "PJRT_DEVICE" in environment
 
 
-def _modules(files: Sequence[Path], context: JobContext) -> frozenset[str] | None:
-    """What scripts may import that AWS's container has; None where it is not known, or others may be installed or found."""
+def _modules(
+    code: TrainingCode, files: Sequence[Path], context: JobContext
+) -> tuple[frozenset[str] | None, frozenset[str]]:
+    """What scripts may import that AWS's container has, None where others may be there; and what is certainly not there."""
     base, props = _container(context.props), context.props
-    installs = {_REQUIREMENTS, Path("setup.py"), Path("setup.cfg"), Path("pyproject.toml")} & {*files}
     elsewhere = props.get("container_entrypoint") is not None or "PYTHONPATH" in (props.get("environment") or {})
-    return None if base is None or is_unresolved(base) or installs or elsewhere else modules_of(base)
+    known = None if base is None or is_unresolved(base) or elsewhere else modules_of(base)
+    if known is None or {Path("setup.py"), Path("setup.cfg"), Path("pyproject.toml")} & {*files}:
+        return None, frozenset()
+    if _REQUIREMENTS not in files:
+        return known, frozenset()
+    from training_jobs.lint.requirements import absent_modules
+
+    return None, absent_modules(Path(code.directory)) - known
 
 
 def _container(props: Mapping[str, Any]) -> str | None:
@@ -165,6 +174,7 @@ def _advice(
     context: JobContext,
     entry_point: str = "",
     modules: frozenset[str] | None = None,
+    absent: frozenset[str] = frozenset(),
     versions: Mapping[str, str] | None = None,
 ) -> Iterator[Advice]:
     from training_jobs.lint import Job, lint_folder  # here, since most jobs have no folder
@@ -179,6 +189,7 @@ def _advice(
         channels=tuple(context.props.get("channels") or ()),
         entry_point=entry_point,
         modules=modules,
+        absent=absent,
         versions=versions or {},
         device=device_of(request),
         offline=_is_offline(context.props),

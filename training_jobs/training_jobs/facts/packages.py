@@ -17,6 +17,11 @@ from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
+# Modules that are not named as their packages.
+_MODULES = {
+    "scikit-image": "skimage",
+    "scikit-learn": "sklearn",
+}
 # Any version that the table does not have yet.
 FUTURE = Version("99999")
 _PATCHES = (0, 9, 30)  # of Python, of which a container's tag says nothing
@@ -30,14 +35,14 @@ class Release(NamedTuple):
         wheels: The minor versions of Python 3 that have a wheel on Linux with an x86-64 processor; None for each.
         source: Whether there is a source distribution, which pip builds where there is no wheel.
         yanked: Whether it is yanked, so that it is installed only where it is asked for by number.
-        needs: What it needs of the table's packages, without its extras; empty where that is not known.
+        needs: What it needs of the table's packages, without its extras; None where that is not known.
     """
 
     python: SpecifierSet
     wheels: frozenset[int] | None
     source: bool
     yanked: bool
-    needs: tuple[str, ...]
+    needs: tuple[str, ...] | None
 
     def has_wheel(self, python: int) -> bool:
         """Whether there is a wheel for a minor version of Python 3."""
@@ -57,11 +62,37 @@ def is_known(name: str) -> bool:
 
 
 @cache
+def packages_by_module() -> Mapping[str, str]:
+    """Return the table's packages by the modules that they are imported by, of those that need NumPy.
+
+    Others, such as click, come with packages that the table does not have; and OpenCV's module has several.
+    """
+    brought = {name: what_comes_with(name) for name in _packages() if not name.startswith("opencv")}
+    return {
+        _MODULES.get(name, name.replace("-", "_")): name for name, those in brought.items() if "numpy" in (those or ())
+    }
+
+
+@cache
+def what_comes_with(name: str) -> frozenset[str] | None:
+    """Return the table's packages that any version of a package may bring; None where it is not known of the newest one."""
+    found, left = set[str](), [name]
+    while left:
+        if (other := left.pop()) not in found:
+            found.add(other)
+            releases = releases_of(other)
+            if releases[max(releases)].needs is None:
+                return None
+            left += {Requirement(need).name for release in releases.values() for need in release.needs or ()}
+    return frozenset(found)
+
+
+@cache
 def releases_of(name: str) -> dict[Version, Release]:
     """Return what is known of each version of a package, from its first one on; empty for one that is not in the table."""
     found: dict[Version, Release] = {}
     for versions, python, has, needs in _packages().get(canonicalize_name(name), ()):
-        release = _release(python, has.split(), needs or ())
+        release = _release(python, has.split(), needs)
         found |= dict.fromkeys(map(Version, versions.split()), release)
     return found
 
@@ -129,28 +160,30 @@ def _least(specifier: str) -> str:
 
 
 @cache
-def needs_in(needs: tuple[str, ...], python: int | None) -> Mapping[str, str]:
+def needs_in(needs: tuple[str, ...] | None, python: int | None) -> Mapping[str, str]:
     """Return what is needed with a minor version of Python 3: specifiers by the packages' names.
 
     Args:
-        needs: Requirements, as ``Release.needs`` has them.
+        needs: Requirements, as ``Release.needs`` has them; none where they are not known.
         python: The minor version; None where it is not known.
     """
     found: dict[str, str] = {}
-    for need in map(Requirement, needs):
+    for need in map(Requirement, needs or ()):
         if holds(need.marker, python):
             found[need.name] = ",".join(filter(None, (found.get(need.name), str(need.specifier))))
     return found
 
 
-def _release(python: str, has: list[str], needs: Iterable[str]) -> Release:
+def _release(python: str, has: list[str], needs: Iterable[str] | None) -> Release:
     minors = set[int]()
     for span in has:
         if span.startswith("3."):
             first, _, last = span.partition("-")
             minors |= {*range(int(first[2:]), int((last or first)[2:]) + 1)}
     wheels = None if "any" in has else frozenset(minors)
-    return Release(_specifier(python), wheels, "source" in has, "yanked" in has, tuple(needs))
+    return Release(
+        _specifier(python), wheels, "source" in has, "yanked" in has, None if needs is None else tuple(needs)
+    )
 
 
 _specifier = cache(SpecifierSet)

@@ -9,10 +9,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from packaging.requirements import InvalidRequirement, Requirement
-from packaging.utils import InvalidWheelFilename, parse_wheel_filename
+from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
 from packaging.version import InvalidVersion
 
-from training_jobs.facts.packages import holds
+from training_jobs.facts.packages import holds, is_known, packages_by_module, what_comes_with
 from training_jobs.lint.resolution import Kind, Line, Resolution, minor_of
 from training_jobs.lint.resolution import Mistake as Mistake
 from training_jobs.lint.resolution import Target as Target
@@ -55,6 +55,28 @@ def requirement_mistakes(folder: Path, target: Target, file: str = "requirements
     if not target.indexes and not any(map(_ELSEWHERE.match, texts)):
         builds = target.builds and not any(map(_ONLY_BINARY.match, texts))
         yield from Resolution(required, replace(target, builds=builds)).mistakes()
+
+
+def absent_modules(folder: Path, file: str = "requirements.txt") -> frozenset[str]:
+    """Return the modules of known packages that a requirements.txt does not bring; none where it has lines that may bring any.
+
+    Args:
+        folder: The folder, from which pip installs.
+        file: The file, relative to the folder.
+    """
+    brought = set[str]()
+    for line in _lines(folder, file, ()):
+        found = line if isinstance(line, Mistake) else _parsed(folder, line, None, "")
+        if not isinstance(found, Requirement) or not is_known(found.name):
+            return frozenset()
+        name = canonicalize_name(found.name)
+        # An extra of huggingface_hub brings a way of downloads; others, such as transformers[torch], what the table leaves out.
+        those = what_comes_with(name) if not found.extras or name == "huggingface-hub" else None
+        if those is None:
+            return frozenset()
+        brought |= those
+    by_module = packages_by_module()
+    return frozenset(module for module, package in by_module.items() if package not in brought)
 
 
 def _lines(folder: Path, file: str, outer: tuple[str, ...]) -> Iterator[Line | Mistake]:

@@ -422,7 +422,11 @@ def _import(scripts: Sequence[Script], job: Job) -> Found:
     folder = {part.removesuffix(".py") for script in scripts for part in script.path.split("/")}
     left, seen = [script for script in scripts if script.path == job.entry_point], set[str]()
     # A script may install packages itself, or find them elsewhere.
-    if job.modules is None or _installs(scripts) or any("sys.path" in script.text for script in scripts):
+    if (
+        (job.modules is None and not job.absent)
+        or _installs(scripts)
+        or any("sys.path" in script.text for script in scripts)
+    ):
         return
     while left:
         script = left.pop()
@@ -430,11 +434,17 @@ def _import(scripts: Sequence[Script], job: Job) -> Found:
             if name in folder and name not in seen:
                 seen.add(name)
                 left += [one for one in scripts if one.path in (f"{name}.py", f"{name}/__init__.py")]
-            elif name not in folder | job.modules and name not in sys.stdlib_module_names:
+            elif name not in folder and _is_absent(name, job):
                 why = (
                     f"no {name} is in the job's container: name what has it in a requirements.txt in the folder of code"
                 )
                 yield script, line, f"{why}, which is installed before the script starts"
+
+
+def _is_absent(module: str, job: Job) -> bool:
+    if job.modules is None:
+        return module in job.absent
+    return module not in job.modules and module not in sys.stdlib_module_names
 
 
 @_rule("download")

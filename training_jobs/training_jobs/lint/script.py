@@ -33,6 +33,7 @@ class Job:
         channels: Names of its channels; None where they are not known.
         entry_point: Path of the file that is started; "" where it is not known.
         modules: What it may import beside Python's own modules and the folder's; None where that is not known.
+        absent: Modules that are certainly not there, where not all are known.
         versions: The versions that it finds, by ``torch``, ``tensorflow``, ``transformers`` and ``numpy``; others are not known.
         device: What computes, of `trainer_values.Device`.
         offline: Whether its hosts have no route to the internet.
@@ -46,6 +47,7 @@ class Job:
     channels: tuple[str, ...] | None = None
     entry_point: str = ""
     modules: frozenset[str] | None = None
+    absent: frozenset[str] = frozenset()
     versions: Mapping[str, str] = field(default_factory=dict)
     device: Device = ""
     offline: bool = False
