@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Mapping
 from functools import cache
 from pathlib import Path
@@ -22,6 +23,7 @@ _MODULES = {
     "scikit-image": "skimage",
     "scikit-learn": "sklearn",
 }
+_NAME = re.compile(r"[\w-]+")
 # Any version that the table does not have yet.
 FUTURE = Version("99999")
 _PATCHES = (0, 9, 30)  # of Python, of which a container's tag says nothing
@@ -80,10 +82,10 @@ def what_comes_with(name: str) -> frozenset[str] | None:
     while left:
         if (other := left.pop()) not in found:
             found.add(other)
-            releases = releases_of(other)
-            if releases[max(releases)].needs is None:
+            *_, newest = rows = _packages()[other]
+            if newest[-1] is None:
                 return None
-            left += {Requirement(need).name for release in releases.values() for need in release.needs or ()}
+            left += {_NAME.match(need)[0] for *_, needs in rows for need in needs or ()}  # type: ignore[index]
     return frozenset(found)
 
 
