@@ -192,7 +192,13 @@ def test_a_version_that_was_never_released_is_refused_and_a_later_one_may_be_the
     newest = max(releases_of("transformers"))
     assert mistakes(tmp_path, f"transformers=={newest.major + 1}.0", f"trl>={max(releases_of('trl'))}") == []
     assert mistakes(tmp_path, "transformers==4.52.5.dev0", "transformers==4.99rc1", "numpy==99.*") == []
-    assert mistakes(tmp_path, "a-package-that-nobody-knows==1.0", "torch==2.6.0+cu126") != []
+    assert mistakes(tmp_path, "a-package-that-nobody-knows==1.0", "torch==2.6.0+cu126", torch="2.6.0") == []
+
+
+def test_the_page_says_how_many_packages_are_known() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "lint.md").read_text()
+    names = json.loads(Path(packages.__file__).with_suffix(".json").read_text())["packages"]
+    assert f"It knows {len(names)} packages" in page
 
 
 def test_the_nearest_version_for_the_containers_python_is_named(tmp_path: Path) -> None:

@@ -19,10 +19,7 @@ from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 # Modules that are not named as their packages.
-_MODULES = {
-    "scikit-image": "skimage",
-    "scikit-learn": "sklearn",
-}
+_MODULES = {"scikit-image": "skimage", "scikit-learn": "sklearn"}
 _NAME = re.compile(r"[\w-]+")
 # Any version that the table does not have yet.
 FUTURE = Version("99999")
@@ -134,11 +131,12 @@ def versions_in(name: str, specifier: str) -> frozenset[Version]:
 
     Args:
         name: The package, by its canonical name.
-        specifier: Like ``">=4.46,<5"``. One that names a version before a release, which the table lacks, takes any.
+        specifier: Like ``">=4.46,<5"``. One that names a version before a release, or a local one such as ``2.6.0+cu126``, takes
+            any: the table has none of these, and a container's own build may be one.
     """
     parsed, releases = SpecifierSet(specifier), releases_of(name)
     named = [Version(part.version.removesuffix(".*")) for part in parsed if part.operator not in ("!=", "===")]
-    if any(version.is_prerelease for version in named):
+    if any(version.is_prerelease or version.local for version in named):
         return frozenset([*releases, FUTURE])
     is_newer = parsed.contains(FUTURE) or any(version > max(releases) for version in named)
     return frozenset([*filter(parsed.contains, releases), *([FUTURE] if is_newer else [])])
