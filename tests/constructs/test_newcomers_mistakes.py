@@ -175,7 +175,7 @@ def test_an_image_for_gpus_may_be_on_a_group_without_beside_one_with_them() -> N
 def test_an_image_that_is_built_is_for_the_machines_that_its_base_is_for(tmp_path: Path) -> None:
     stack = Stack()
     folder = dockerfile(tmp_path, "FROM public.ecr.aws/deep-learning-containers/pytorch:2.13-cpu-amzn2023-sagemaker\n")
-    stack.workflow(image=TrainingImage.from_asset(stack, "Image", directory=folder))
+    stack.task(image=TrainingImage.from_asset(stack, "Image", directory=folder))
     assert set(stack.warned()) == {"image-for-other-machines"}
 
 
@@ -261,7 +261,7 @@ WHERE_IT_LIES = {
 @pytest.mark.parametrize("prop", IN_ANOTHER_REGION)
 def test_what_is_known_to_be_in_another_region_than_the_job_is_refused(prop: str) -> None:
     stack = Stack()
-    message = message_of(lambda: stack.workflow(**IN_ANOTHER_REGION[prop](stack)))
+    message = message_of(lambda: stack.task(**IN_ANOTHER_REGION[prop](stack)))
     assert message.startswith(f"{prop} must be in the region of the stack, 'us-east-1', where its jobs run")
     assert message.endswith(", got 'eu-west-1'")
 
@@ -283,7 +283,7 @@ def test_a_repository_of_another_region_is_refused() -> None:
     stack = Stack()
     repository = ecr.Repository.from_repository_arn(stack, "Repo", "arn:aws:ecr:eu-west-1:123456789012:repository/jobs")
     image = TrainingImage.from_ecr_repository(stack, "Jobs", repository, "1")
-    assert message_of(lambda: stack.workflow(image=image)).endswith(", got 'eu-west-1'")
+    assert message_of(lambda: stack.task(image=image)).endswith(", got 'eu-west-1'")
 
 
 def test_a_bucket_of_another_stack_in_another_region_is_refused() -> None:
@@ -291,7 +291,7 @@ def test_a_bucket_of_another_stack_in_another_region_is_refused() -> None:
     theirs = cdk.Stack(app, "Theirs", env=cdk.Environment(account="123456789012", region="eu-west-1"))
     bucket = s3.Bucket(theirs, "Bucket", bucket_name="theirs-1")
     stack = Stack()
-    assert message_of(lambda: stack.workflow(output=S3Prefix(bucket, "models/"))).startswith("output must be in the ")
+    assert message_of(lambda: stack.task(output=S3Prefix(bucket, "models/"))).startswith("output must be in the ")
 
 
 def test_a_type_that_the_region_lacks_is_warned_of_with_regions_that_have_it() -> None:
@@ -340,25 +340,25 @@ def test_what_regions_lack_is_what_ec2_does_not_offer_there() -> None:
 
 def test_a_time_in_which_no_job_trains_is_warned_of() -> None:
     stack = Stack()
-    stack.workflow(max_runtime=cdk.Duration.seconds(30))
+    stack.task(max_runtime=cdk.Duration.seconds(30))
     assert "max_runtime is 30 seconds, hardly more than" in stack.warnings("short-max-runtime")[0]
 
 
 @pytest.mark.parametrize("seconds", [60, cdk.Duration.hours(1), None])
 def test_a_time_in_which_a_job_may_train_is_not_warned_of(seconds: Any) -> None:
     stack = Stack()
-    stack.workflow(max_runtime=seconds)
+    stack.task(max_runtime=seconds)
     assert stack.warnings() == []
 
 
 @pytest.mark.parametrize("value", ["/opt/x:$PATH", "${PATH}:/opt/x", "/opt/x:${PATH:-/bin}"])
 def test_a_variable_that_shall_add_to_the_images_own_is_warned_of(value: str) -> None:
     stack = Stack()
-    stack.workflow(environment={"PATH": value})
+    stack.task(environment={"PATH": value})
     [warning] = stack.warnings("variable-not-expanded")
     assert f"like ENV PATH={value}" in warning
     other = Stack()
-    other.workflow(environment={"PATH": "/bin:$HOME/bin", "HOME": "$PATHS", "PRICE": "5$"})
+    other.task(environment={"PATH": "/bin:$HOME/bin", "HOME": "$PATHS", "PRICE": "5$"})
     assert other.warnings() == []
 
 
@@ -401,7 +401,7 @@ def test_an_execution_that_ends_before_its_job_has_waited_or_its_retries_is_warn
 
 def test_more_processes_than_accelerators_are_warned_of() -> None:
     stack = Stack()
-    stack.workflow(job=DataParallelJob(InstanceGroup(GPU), launcher=Torchrun(processes_per_host=4)))
+    stack.task(job=DataParallelJob(InstanceGroup(GPU), launcher=Torchrun(processes_per_host=4)))
     assert (
         "4 processes share the 1 accelerators of ml.g5.xlarge" in stack.warnings("more-processes-than-accelerators")[0]
     )
@@ -428,11 +428,11 @@ def test_an_entry_point_in_place_of_what_fetches_the_code_is_warned_of(tmp_path:
 def test_packages_that_a_job_without_a_network_installs_are_warned_of(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text("")
     stack = Stack()
-    stack.workflow(code=TrainingCode(str(tmp_path)), network_isolation=True)
+    stack.task(code=TrainingCode(str(tmp_path)), network_isolation=True)
     assert stack.warned() == []
     (tmp_path / "requirements.txt").write_text("einops")
     other = Stack()
-    other.workflow(code=TrainingCode(str(tmp_path)), network_isolation=True)
+    other.task(code=TrainingCode(str(tmp_path)), network_isolation=True)
     assert other.warned() == ["isolated-script-installs-packages"]
 
 
@@ -465,7 +465,7 @@ def test_packages_that_hosts_without_a_route_to_the_internet_install_are_warned_
     def told(**environment: str) -> list[str]:
         stack = Stack()
         network = TrainingNetwork(stack, "Network", vpc=vpc_of(stack, kind), vpc_subnets=subnets)
-        stack.workflow(code=TrainingCode(str(tmp_path)), network=network, environment=environment)
+        stack.task(code=TrainingCode(str(tmp_path)), network=network, environment=environment)
         return stack.warned()
 
     assert told() == ["network-without-egress-installs-packages"] * warned
@@ -483,7 +483,7 @@ def test_what_a_script_downloads_in_isolation_is_warned_of(tmp_path: Path) -> No
     (tmp_path / "train.py").write_text("import torch\ntorch.hub.load('pytorch/vision', 'resnet18')\n")
     for isolated in (True, False):
         stack = Stack()
-        stack.workflow(code=TrainingCode(str(tmp_path)), network_isolation=isolated)
+        stack.task(code=TrainingCode(str(tmp_path)), network_isolation=isolated)
         assert ("script-download" in stack.warned()) is isolated
 
 
@@ -518,7 +518,7 @@ def test_the_services_of_endpoints_are_those_of_the_cdk() -> None:
     assert {(service, service == "experiments") for service in PURPOSES} <= known
     stack = Stack()
     TrainingNetwork(stack, "Network", endpoints=["experiments"])
-    stack.workflow()
+    stack.task()
     endpoints = [one for one in stack.template()["Resources"].values() if one["Type"] == "AWS::EC2::VPCEndpoint"]
     assert any("aws.sagemaker." in str(one["Properties"]["ServiceName"]) for one in endpoints)
 
@@ -534,10 +534,10 @@ def test_an_alias_of_a_volumes_key_is_refused() -> None:
 
 def test_an_imported_alias_on_which_nothing_is_granted_is_warned_of() -> None:
     stack = Stack()
-    stack.workflow(output_key=kms.Alias.from_alias_name(stack, "Imported", "alias/models"))
+    stack.task(output_key=kms.Alias.from_alias_name(stack, "Imported", "alias/models"))
     assert "nothing is granted on a key that was imported by its alias" in stack.warnings("key-by-alias")[0]
     other = Stack()
-    other.workflow(output_key=kms.Alias(other, "Alias", alias_name="alias/models", target_key=kms.Key(other, "Key")))
+    other.task(output_key=kms.Alias(other, "Alias", alias_name="alias/models", target_key=kms.Key(other, "Key")))
     assert other.warnings() == []
 
 
@@ -551,7 +551,7 @@ def test_a_folder_in_place_of_a_manifest_is_refused(place: dict[str, str]) -> No
 
 def test_a_channel_that_what_jobs_make_is_part_of_is_warned_of() -> None:
     stack = Stack()
-    stack.workflow(channels={"all": S3Channel(stack.bucket)}, checkpoints=S3Prefix(stack.bucket, "checkpoints/"))
+    stack.task(channels={"all": S3Channel(stack.bucket)}, checkpoints=S3Prefix(stack.bucket, "checkpoints/"))
     texts = stack.warnings("channel-holds-output")
     for text, place in zip(texts, ("output at 'models/'", "checkpoints at 'checkpoints/'"), strict=True):
         assert f"channels['all'] contains every key that begins with '', so also {place}, and each job" in text
@@ -560,7 +560,7 @@ def test_a_channel_that_what_jobs_make_is_part_of_is_warned_of() -> None:
 def test_a_channel_beside_what_jobs_make_is_not_warned_of() -> None:
     stack = Stack()
     other = s3.Bucket.from_bucket_name(stack, "Other", "other")
-    stack.workflow(channels={"images": S3Channel(stack.bucket, "images/"), "other": S3Channel(other)})
+    stack.task(channels={"images": S3Channel(stack.bucket, "images/"), "other": S3Channel(other)})
     assert stack.warnings() == []
 
 
@@ -575,7 +575,7 @@ def test_the_warnings_can_be_acknowledged() -> None:
 @pytest.mark.parametrize(
     ("make", "end"),
     [
-        (lambda stack: stack.workflow(hyper_parameters={}), "'hyper_parameters', did you mean 'hyperparameters'?"),
+        (lambda stack: stack.task(hyper_parameters={}), "'hyper_parameters', did you mean 'hyperparameters'?"),
         (lambda stack: InstanceGroup(GPU, instance_cont=2), "'instance_cont', did you mean 'instance_count'?"),
         (
             lambda stack: TrainingImage.from_dlc(stack, "Image", "pytorch", tags="2.13"),

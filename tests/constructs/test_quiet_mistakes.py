@@ -120,7 +120,7 @@ def test_a_variable_that_hosts_or_launchers_set_or_that_turns_hardware_off_is_wa
     job: Any, name: str, value: str, said: str
 ) -> None:
     stack = UserStack()
-    stack.workflow(job=job, environment={name: value})
+    stack.task(job=job, environment={name: value})
     about = [text for text in stack.warnings() if text.startswith(f"environment[{name!r}]")]
     assert len(about) == bool(said)
     assert said in "".join(about)
@@ -138,7 +138,7 @@ def test_a_variable_that_the_toolkit_of_awss_containers_writes_over_is_warned_of
     written = {*names, "SM_CHANNEL_TRAIN", "SM_HP_EPOCHS"}
     stack = UserStack()
     container = TrainingImage.from_dlc(stack, "Container", "pytorch-training", "2.6.0-gpu-py312")
-    stack.workflow(image=container, environment=dict.fromkeys([*written, "SM_OWN"], "x"))
+    stack.task(image=container, environment=dict.fromkeys([*written, "SM_OWN"], "x"))
     assert set(re.findall(r"environment\['(\w+)'\] has no effect", " ".join(stack.warnings()))) == written
 
 
@@ -155,7 +155,7 @@ def test_a_variable_that_the_toolkit_of_awss_containers_writes_over_is_warned_of
 def test_a_channel_that_contains_another_is_warned_of(train: str, validation: str, warns: bool) -> None:
     stack = UserStack()
     channels = {"train": S3Channel(stack.bucket, train), "validation": S3Channel(stack.bucket, validation)}
-    stack.workflow(channels=channels)
+    stack.task(channels=channels)
     assert stack.warned() == ["channel-holds-channel"] * warns
 
 
@@ -174,7 +174,7 @@ def test_a_channel_that_contains_another_is_warned_of(train: str, validation: st
 def test_a_channel_of_a_folders_name_without_its_slash_is_warned_of(prefix: str, warns: bool) -> None:
     """ "SageMaker uses all objects that match the specified key name prefix" (API, S3DataSource): `images2/` too."""
     stack = UserStack()
-    stack.workflow(channels={"images": S3Channel(stack.bucket, prefix)})
+    stack.task(channels={"images": S3Channel(stack.bucket, prefix)})
     assert [name for name in stack.warned() if name != "channel-holds-output"] == ["channel-without-slash"] * warns
 
 
@@ -185,7 +185,7 @@ def test_a_slash_is_left_out_where_something_follows_or_an_object_is_named(other
         channel = S3Channel(stack.bucket, "list", objects=S3Prefix(stack.bucket, "images/"), **others)
     else:
         channel = S3Channel(stack.bucket, "images/", **others)
-    stack.workflow(channels={"images": channel})
+    stack.task(channels={"images": channel})
     assert "channel-without-slash" not in stack.warned()
 
 
@@ -213,7 +213,7 @@ def test_channels_of_two_groups_of_machines_may_have_the_same_data() -> None:
 )
 def test_a_role_that_sagemaker_may_not_assume_is_refused(assumed_by: iam.IPrincipal, refused: bool) -> None:
     stack = UserStack()
-    stack.workflow(role=iam.Role(stack, "Own", assumed_by=assumed_by))
+    stack.task(role=iam.Role(stack, "Own", assumed_by=assumed_by))
     if not refused:
         stack.template()
         return
@@ -232,7 +232,7 @@ def test_each_statement_of_a_trust_policy_counts(effect: iam.Effect, refused: bo
     role.assume_role_policy.add_statements(
         iam.PolicyStatement(effect=effect, actions=["sts:AssumeRole"], principals=services)
     )
-    stack.workflow(role=role)
+    stack.task(role=role)
     if refused:
         with pytest.raises(RuntimeError, match="role must be one that SageMaker may assume"):
             stack.template()
@@ -293,7 +293,7 @@ def test_a_spot_job_in_awss_container_is_warned_that_no_signal_reaches_its_scrip
 
 def test_a_spot_job_in_an_image_of_ones_own_is_not() -> None:
     stack = UserStack()
-    stack.workflow(spot=Spot(max_wait=100_000), checkpoints=stack.place("checkpoints/"))
+    stack.task(spot=Spot(max_wait=100_000), checkpoints=stack.place("checkpoints/"))
     assert "spot-without-signal" not in stack.warned()
 
 
@@ -311,14 +311,14 @@ def test_a_role_of_another_account_is_refused() -> None:
     with pytest.raises(
         ValueError, match=r"^role must be one of the stack's account, 123456789012, .*got one of 999999999999"
     ):
-        stack.workflow("Foreign", role=foreign)
-    stack.workflow("Own", role=own)
+        stack.task("Foreign", role=foreign)
+    stack.task("Own", role=own)
 
 
 def test_prefixes_of_jobs_names_that_begin_alike_are_warned_of() -> None:
     stack = UserStack()
     for id, prefix in {"One": "train", "Two": "train-big", "Three": "training"}.items():
-        stack.workflow(id, job_name_prefix=prefix)
+        stack.task(id, job_name_prefix=prefix)
     assert stack.warned() == ["job-name-prefix-overlap"]
 
 

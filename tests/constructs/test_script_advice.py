@@ -157,14 +157,14 @@ def test_a_framework_that_pip_would_replace_is_a_warning(tmp_path: Path, line: s
     (tmp_path / "requirements.txt").write_text(f"transformers\n{line}\n")
     stack = UserStack()
     image = TrainingImage.from_dlc(stack, "Container", "pytorch-training", "2.6.0-gpu-py312")
-    stack.workflow(image=image, code=TrainingCode(str(tmp_path)))
+    stack.task(image=image, code=TrainingCode(str(tmp_path)))
     texts = stack.warnings("requirement-replaces-framework")
     assert [f"{tmp_path}/requirements.txt:2 must go with the container's torch" in text for text in texts] == [
         True
     ] * warns
     excluded = UserStack()
     image = TrainingImage.from_dlc(excluded, "Container", "pytorch-training", "2.6.0-gpu-py312")
-    excluded.workflow(image=image, code=TrainingCode(str(tmp_path), exclude=["requirements.txt"]))
+    excluded.task(image=image, code=TrainingCode(str(tmp_path), exclude=["requirements.txt"]))
     assert excluded.warnings("requirement-replaces-framework") == []
 
 
@@ -172,7 +172,7 @@ def test_of_a_container_whose_modules_are_not_known_nothing_is_said(tmp_path: Pa
     (tmp_path / "train.py").write_text(IMPORTS)
     assert modules_of("pytorch-training:2.6.0-gpu-py312") is modules_of("pytorch:2.13-cpu-amzn2023-ec2") is None
     stack = UserStack()
-    stack.workflow(code=TrainingCode(str(tmp_path)))
+    stack.task(code=TrainingCode(str(tmp_path)))
     assert "script-import" not in stack.warned()
 
 
@@ -213,7 +213,7 @@ def test_a_spot_job_without_a_checkpoint_is_a_warning(source: Path) -> None:
 
 def test_the_warning_has_file_line_reason_and_how_to_switch_it_off(source: Path) -> None:
     stack = UserStack()
-    stack.workflow(code=TrainingCode(str(source)), job=COMPILED)
+    stack.task(code=TrainingCode(str(source)), job=COMPILED)
     [text] = stack.warnings("script-item")
     assert text.startswith(f"{source}/train.py:6: loss.item() in each step makes the host wait for the device")
     assert "a comment `# training-jobs: allow item` switches this off" in text
@@ -223,7 +223,7 @@ def test_scripts_that_a_dockerfile_copies_are_read_and_others_are_not(source: Pa
     (source / "tools.py").write_text("leader = 'algo-1'")
     (source / "Dockerfile").write_text("FROM python:3.11\nCOPY train.py /opt/ml/code/\n")
     stack = UserStack()
-    stack.workflow(job=COMPILED, image=TrainingImage.from_asset(stack, "Image", str(source)))
+    stack.task(job=COMPILED, image=TrainingImage.from_asset(stack, "Image", str(source)))
     assert [name for name in stack.warned() if name.startswith("script-")] == ["script-padding", "script-item"]
 
 
@@ -263,7 +263,7 @@ def with_trainer(
     stack = UserStack()
     image = TrainingImage.from_dlc(stack, "Container", "huggingface-pytorch-training", tag)
     given = {"output_dir": "/opt/ml/model", **hyperparameters}
-    stack.workflow(job=job, image=image, code=TrainingCode(str(folder)), hyperparameters=given)
+    stack.task(job=job, image=image, code=TrainingCode(str(folder)), hyperparameters=given)
     return stack
 
 
@@ -304,7 +304,7 @@ def test_a_scripts_own_precision_is_held_against_the_machines(tmp_path: Path, in
     (tmp_path / "train.py").write_text(script)
     stack = UserStack()
     image = TrainingImage.from_dlc(stack, "Container", "huggingface-pytorch-training", TRANSFORMERS_5)
-    stack.workflow(job=DataParallelJob(InstanceGroup(instance_type)), image=image, code=TrainingCode(str(tmp_path)))
+    stack.task(job=DataParallelJob(InstanceGroup(instance_type)), image=image, code=TrainingCode(str(tmp_path)))
     assert len(stack.warnings("script-training-arguments")) == (instance_type != "ml.g5.xlarge")
 
 
@@ -374,7 +374,7 @@ def with_trl(folder: Path, tag: str, keys: str, *, more: dict[str, str] | None =
     stack = UserStack()
     image = TrainingImage.from_dlc(stack, "Container", "huggingface-pytorch-training", tag)
     given = {"code": TrainingCode(str(folder)), "hyperparameters": {"config": "sft.yaml"}, **props}
-    stack.workflow(**{"job": ON_ONE_GPU, "image": image, **given})
+    stack.task(**{"job": ON_ONE_GPU, "image": image, **given})
     return stack
 
 
@@ -520,7 +520,7 @@ def test_what_the_containers_framework_no_longer_has_is_a_warning(
     stack = UserStack()
     image = TrainingImage.from_dlc(stack, "Container", repository, tag)
     job = ON_ONE_GPU if "gpu" in tag else ON_A_CPU
-    stack.workflow(job=job, image=image, code=TrainingCode(str(tmp_path)), **props)
+    stack.task(job=job, image=image, code=TrainingCode(str(tmp_path)), **props)
     texts = stack.warnings("script-removed")
     assert [int(number) for text in texts for number in re.findall(r"train\.py:(\d+): ", text)] == lines
 
@@ -543,7 +543,7 @@ def test_names_of_numpy_are_held_where_the_containers_python_has_none_that_has_t
     (tmp_path / "requirements.txt").write_text(requirements)
     stack = UserStack()
     image = TrainingImage.from_dlc(stack, "Container", "pytorch-training", tag)
-    stack.workflow(job=ON_A_CPU, image=image, code=TrainingCode(str(tmp_path)))
+    stack.task(job=ON_A_CPU, image=image, code=TrainingCode(str(tmp_path)))
     assert ["numpy 1.26 or newer has no numpy.float" in text for text in stack.warnings("script-removed")] == [
         True
     ] * warns
@@ -554,5 +554,5 @@ def test_of_an_image_that_is_built_from_a_container_no_versions_are_known(tmp_pa
     (tmp_path / "train.py").write_text(REMOVED + REMOVED_OF_NUMPY)
     stack = UserStack()
     image = stack.image_from("built", base="pytorch-training:2.6.0-cpu-py312")
-    stack.workflow(job=ON_A_CPU, image=image, code=TrainingCode(str(tmp_path)))
+    stack.task(job=ON_A_CPU, image=image, code=TrainingCode(str(tmp_path)))
     assert stack.warnings("script-removed") == []

@@ -114,11 +114,9 @@ def test_names_that_the_toolkit_starts_are_taken_and_no_others(tmp_path: Path, n
     try:
         process.validate_entry_point(name)
     except ClientError:
-        assert message_of(lambda: stack.workflow(code=code)).startswith(
-            "code.entry_point must have letters, digits and"
-        )
+        assert message_of(lambda: stack.task(code=code)).startswith("code.entry_point must have letters, digits and")
     else:
-        stack.workflow(code=code)
+        stack.task(code=code)
 
 
 @pytest.mark.parametrize(
@@ -140,9 +138,9 @@ def test_a_program_that_an_image_or_a_variable_names_is_refused_as_code_is(
         image = TrainingImage.from_asset(stack, "Own", directory=str(tmp_path), file=file)
         props = {"job": JOBS[launcher], "image": image, "environment": variables}
         if taken:
-            stack.workflow(**props)
+            stack.task(**props)
         else:
-            message = message_of(lambda: stack.workflow(**props))  # noqa: B023
+            message = message_of(lambda: stack.task(**props))  # noqa: B023
             assert message.endswith(
                 "must end in .py for Torchrun(), which starts Python scripts alone, like 'train.py', got 'run.sh'"
             )

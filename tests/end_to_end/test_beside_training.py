@@ -7,6 +7,7 @@ import tarfile
 from pathlib import Path
 
 import aws_cdk as cdk
+import pytest
 from aws_cdk import aws_dynamodb as dynamodb
 from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_events as events
@@ -115,6 +116,7 @@ class Beside(cdk.Stack):
         cdk.CfnOutput(self, "Table", value=table.table_name)
 
 
+@pytest.mark.soak  # its parts are in tests/local_account/test_users_stack.py
 def test_a_job_trains_on_what_the_stack_uploads_with_a_secret_and_a_function_keeps_that_it_has(
     deployed: Deployed, tmp_path: Path
 ) -> None:

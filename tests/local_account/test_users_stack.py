@@ -211,6 +211,7 @@ def with_functions(out: Path, name: str) -> cdk.Stack:
     return stack
 
 
+@pytest.mark.soak  # its functions are in test_cdk_handlers.py
 def test_custom_resources_of_the_cdk_call_wait_and_trigger(running: Running, tmp_path: Path) -> None:
     def received(queue: str) -> list[str]:
         return [it["Body"] for it in running.client("sqs").receive_message(QueueUrl=queue).get("Messages", [])]

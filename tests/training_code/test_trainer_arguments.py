@@ -109,7 +109,9 @@ def refused(one: Script, given: dict[str, str], flags: Sequence[str] = (), versi
     return [f"{refusal.key}: {refusal.rule}, got {refusal.got}" for refusal in refusals(found, given, flags, True)]
 
 
-@pytest.mark.parametrize("seed", range(300))
+@pytest.mark.parametrize(
+    "seed", [*range(120), *(pytest.param(seed, marks=pytest.mark.soak) for seed in range(120, 300))]
+)
 def test_dataclasses_and_hyperparameters_drawn_at_random_are_refused_as_the_real_parser_refuses_them(seed: int) -> None:
     draw = random.Random(seed)
     by_name = {line.partition(":")[0]: line for line in draw.sample(FIELDS, draw.randint(1, 8))}
