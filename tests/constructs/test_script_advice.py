@@ -263,7 +263,8 @@ def with_trainer(
     stack = UserStack()
     image = TrainingImage.from_dlc(stack, "Container", "huggingface-pytorch-training", tag)
     given = {"output_dir": "/opt/ml/model", **hyperparameters}
-    stack.task(job=job, image=image, code=TrainingCode(str(folder)), hyperparameters=given)
+    make = stack.workflow if isinstance(job, HeterogeneousJob) else stack.task
+    make(job=job, image=image, code=TrainingCode(str(folder)), hyperparameters=given)
     return stack
 
 
@@ -296,6 +297,33 @@ def test_a_precision_that_the_machines_do_not_have_is_refused(
     else:
         warned = with_trainer(tmp_path, job=job, **given).warned()
         assert ("bf16-emulated" in warned) is (instance_type == "ml.g4dn.xlarge")
+
+
+def test_a_precision_that_a_group_of_the_machines_has_is_not_refused(tmp_path: Path) -> None:
+    assert "bf16-emulated" not in with_trainer(tmp_path, job=ON_GROUPS, bf16=True, tf32=True).warned()
+
+
+def with_requirements(folder: Path, *lines: str, tag: str = "2.6.0-gpu-py312", **props: Any) -> UserStack:
+    (folder / "train.py").write_text("print('trained')\n")
+    (folder / "requirements.txt").write_text("\n".join(lines) + "\n")
+    stack = UserStack()
+    image = TrainingImage.from_dlc(stack, "Container", "pytorch-training", tag)
+    stack.workflow(image=image, code=TrainingCode(str(folder)), **props)
+    return stack
+
+
+def test_requirements_that_pip_cannot_install_in_the_container_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(
+        ValueError,
+        match=r"requirements\.txt:2, of code, must be of a version for the container's Python, 3\.12, like 'torch==2\.2\.0', got "
+        r"'torch==1\.13\.1', .*; a comment `# training-jobs: allow requirements` in it switches this off",
+    ):
+        with_requirements(tmp_path, "datasets", "torch==1.13.1")
+    with pytest.raises(ValueError, match=r"transformers 4\.53\.0 needs huggingface-hub"):
+        with_requirements(tmp_path, "transformers==4.53.0", "huggingface_hub==0.23.4")
+    with_requirements(tmp_path, "torch==1.13.1", environment={"PIP_INDEX_URL": "https://pypi.example.com/simple"})
+    with_requirements(tmp_path, "torch==1.13.1", container_entrypoint=["python", "/opt/ml/code/train.py"])
+    with_requirements(tmp_path, "torch==1.13.1", "# training-jobs: allow requirements")
 
 
 @pytest.mark.parametrize("instance_type", ["ml.m5.xlarge", "ml.g4dn.xlarge", "ml.g5.xlarge"])

@@ -394,6 +394,16 @@ def test_an_argument_of_no_version_is_not_one_of_others() -> None:
     )
 
 
+def test_a_value_that_a_class_of_the_script_may_have_is_not_told() -> None:
+    text = (
+        "from dataclasses import dataclass\nfrom transformers import TrainingArguments\n\n@dataclass\n"
+        "class Own(TrainingArguments):\n    {field}\n\nOwn('model', load_best_model_at_end=True, eval_strategy='epoch')\n"
+    )
+    for field, told in (("save_strategy: str = 'epoch'", 0), ("tokens: int = 3", 0)):
+        found = lint([Script("train.py", text.replace("{field}", field))], Job(versions=VERSIONS))
+        assert len(found) == told, field
+
+
 DRAWN: dict[str, Sequence[object]] = {
     "eval_strategy": ["no", "steps", "epoch", "epochs", "best", False],
     "save_strategy": ["no", "steps", "epoch", "best", "EPOCH"],

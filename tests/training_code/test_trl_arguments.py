@@ -344,6 +344,12 @@ def test_values_of_a_file_drawn_at_random_are_refused_where_the_class_ends_at_th
     assert bool(told) is bool(ends), (lines, argv, ends, told)
 
 
+def test_a_hyperparameter_comes_before_the_file_and_is_named(tmp_path: Path) -> None:
+    (tmp_path / "sft.yaml").write_text("path: data\neval_strategy: 'no'\n")
+    [told] = refused(SCRIPT, tmp_path, {"config": "sft.yaml", "eval_strategy": "each"})
+    assert told.startswith("eval_strategy: be one of 'epoch', 'no', 'steps'")
+
+
 def test_a_no_of_yaml_without_quotes_is_named_with_its_line(tmp_path: Path) -> None:
     (tmp_path / "sft.yaml").write_text("path: data\neval_strategy: no\n")
     [told] = refused(SCRIPT, tmp_path, {"config": "sft.yaml"})

@@ -11,6 +11,7 @@ import random
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from importlib.metadata import PackageNotFoundError, distribution, distributions
 from pathlib import Path
 
@@ -191,6 +192,7 @@ def test_a_version_that_was_never_released_is_refused_and_a_later_one_may_be_the
     assert (found.line, found.example) == (1, "'transformers==4.52.4'")
     newest = max(releases_of("transformers"))
     assert mistakes(tmp_path, f"transformers=={newest.major + 1}.0", f"trl>={max(releases_of('trl'))}") == []
+    assert len(mistakes(tmp_path, "transformers!=99.0,==4.52.5")) == 1
     assert mistakes(tmp_path, "transformers==4.52.5.dev0", "transformers==4.99rc1", "numpy==99.*") == []
     assert mistakes(tmp_path, "a-package-that-nobody-knows==1.0", "torch==2.6.0+cu126", torch="2.6.0") == []
 
@@ -199,6 +201,43 @@ def test_the_page_says_how_many_packages_are_known() -> None:
     page = (Path(__file__).parents[2] / "docs" / "lint.md").read_text()
     names = json.loads(Path(packages.__file__).with_suffix(".json").read_text())["packages"]
     assert f"It knows {len(names)} packages" in page
+
+
+@pytest.fixture
+def table(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, list[list[object]]]]:
+    """A table of its own in place of the facts."""
+    own: dict[str, list[list[object]]] = {}
+    kept = (releases_of, versions_in, needs_in, packages.needs_of_next, packages.what_comes_with)
+    for function in kept:
+        function.cache_clear()
+    monkeypatch.setattr(packages, "_packages", lambda: own)
+    yield own
+    for function in kept:
+        function.cache_clear()
+
+
+def test_what_is_needed_by_what_is_needed_is_told_at_the_line_that_brings_it(
+    tmp_path: Path, table: dict[str, list[list[object]]]
+) -> None:
+    table["first"] = [["1.0", ">=3.8", "any", ["second==1.0"]]]
+    table["second"] = [["1.0", ">=3.8", "any", ["third==1.0"]]]
+    table["third"] = [["1.0", ">=3.8", "3.8-3.10 source", []]]
+    (found,) = mistakes(tmp_path, "first==1.0")
+    assert found.got.startswith(
+        "'first==1.0', and second 1.0 needs third==1.0: third 1.0 has wheels for Python 3.8, 3.9, 3.10"
+    )
+    assert mistakes(tmp_path, "first==1.0", python=10) == []
+    table["third"] = [["2.0", ">=3.8", "any", []]]
+    releases_of.cache_clear(), versions_in.cache_clear()
+    (found,) = mistakes(tmp_path, "first==1.0")
+    assert (found.kind, found.line) == (Kind.FAILS, 1)
+
+
+def test_a_later_version_needs_what_the_newest_one_does_or_more(table: dict[str, list[list[object]]]) -> None:
+    needs = ["second~=2.1", "third==1.*", "fourth>=1,<3", "fifth<2"]
+    table["first"] = [["1.0", "", "any", ["sixth"]], ["1.1", "", "any", needs]]
+    least = {"second": ">=2.1", "third": ">=1", "fourth": ">=1", "fifth": ""}
+    assert packages.needs_of_next("first", 12) == least
 
 
 def test_the_nearest_version_for_the_containers_python_is_named(tmp_path: Path) -> None:
@@ -265,7 +304,9 @@ def test_markers_decide_by_the_containers_python_on_linux(tmp_path: Path) -> Non
     assert mistakes(tmp_path, "torch==1.13.1; python_version < '3.12'") == []
     assert mistakes(tmp_path, "torch==1.13.1; sys_platform == 'darwin'") == []
     assert len(mistakes(tmp_path, "torch==1.13.1; platform_machine == 'x86_64'")) == 1
-    assert mistakes(tmp_path, "transformers==4.52.5; python_version < '3.9'", python=None) == []
+    assert mistakes(tmp_path, "transformers==4.52.5; python_version >= '3.9'", python=None) == []
+    assert mistakes(tmp_path, "transformers==4.52.5; python_full_version < '3.12.1'") == []
+    assert mistakes(tmp_path, "pandas==1.3.5", python=7) == []  # which needs 3.7.1
 
 
 def test_a_line_of_another_file_is_named_with_it(tmp_path: Path) -> None:
@@ -274,6 +315,10 @@ def test_a_line_of_another_file_is_named_with_it(tmp_path: Path) -> None:
     (tmp_path / "more.txt").write_text("torch=2\n")
     found = mistakes(tmp_path, "-r base/gpu.txt")
     assert sorted((one.path, one.line) for one in found) == [("base/gpu.txt", 3), ("more.txt", 1)]
+
+
+def test_a_file_that_names_itself_is_told_once(tmp_path: Path) -> None:
+    assert len(mistakes(tmp_path, "-r requirements.txt")) == 1
 
 
 def test_a_file_that_is_not_there_is_refused(tmp_path: Path) -> None:

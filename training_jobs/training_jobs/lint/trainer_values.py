@@ -11,7 +11,7 @@ from training_jobs.facts.libraries import Versions, arguments_of, declares, ends
 Device = Literal["cpu", "older gpu", ""]
 _UNSET = "true"  # of trl's classes
 _TRUE = ("yes", "true", "t", "y", "1")
-# What decides when it evaluates and saves, with what each class has that does not declare it anew.
+# What decides when it evaluates and saves, with what each class has.
 _EVALUATES = {"eval_strategy": "no", "evaluation_strategy": "no"}
 _SAVES = {"save_strategy": "steps"}
 
@@ -53,11 +53,7 @@ def refused_values(
         return
     if ends_at("half-precision", versions) and _is_true(given.get("fp16")) and _is_true(given.get("bf16")):
         yield RefusedValue("fp16", "be left out beside bf16", "False", f"{given['fp16']!r} with bf16={given['bf16']!r}")
-    defaults = {
-        argument: ... if declares(name, argument, versions) else default
-        for argument, default in (_EVALUATES | _SAVES).items()
-        if argument in takes
-    }
+    defaults = {name: default for name, default in (_EVALUATES | _SAVES).items() if name in takes}
     yield from _of_strategies({**defaults, **given}, versions)
     unset = given.get("bf16") is None and given.get("fp16") in (None, False, "False", "false")
     if unset and declares(name, "bf16", versions):  # trl's classes compute in bf16 unless they are told not to
