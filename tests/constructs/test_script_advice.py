@@ -269,7 +269,10 @@ def with_trainer(
 
 
 def test_a_value_at_which_the_containers_training_arguments_end_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"hyperparameters\['optim'\] must be one of 'adafactor'.*, got 'adamw_hf'"):
+    with pytest.raises(
+        ValueError,
+        match=r"hyperparameters\['optim'\] must be one of 'adamw_torch', .* and others.* transformers 4\.16 to 4\.49 take",
+    ):
         with_trainer(tmp_path, optim="adamw_hf")
     with_trainer(tmp_path, TRANSFORMERS_4, optim="adamw_hf")
     with pytest.raises(ValueError, match=r"hyperparameters\['fp16'\] must be left out beside bf16"):

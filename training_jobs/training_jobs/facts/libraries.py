@@ -94,6 +94,20 @@ def values_of(name: str, versions: Versions) -> Mapping[str, tuple[str, ...]]:
     return {**(values_of(_base(name), versions) if _base(name) else {}), **found}
 
 
+def versions_with(name: str, argument: str, value: str) -> str:
+    """Return the versions in which an argument may have a value, like ``"4.16 to 4.49"``; "" where there are none.
+
+    Args:
+        name: The class, with its library.
+        argument: The argument.
+        value: The value.
+    """
+    library, _, own = name.partition(".")
+    rows = _table(library).get("values", {}).get(own, ())
+    found = next((f"{row[2]} to {row[3]}" for row in rows if row[:2] == [argument, value]), "")
+    return found or (versions_with(_base(name), argument, value) if _base(name) else "")
+
+
 def ends_at(check: str, versions: Versions) -> bool:
     """Whether ``__post_init__`` of transformers' TrainingArguments has one of its checks.
 

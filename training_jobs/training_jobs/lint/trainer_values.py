@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Iterator, Mapping
 from typing import Literal, NamedTuple
 
-from training_jobs.facts.libraries import Versions, arguments_of, declares, ends_at, values_of
+from training_jobs.facts.libraries import Versions, arguments_of, declares, ends_at, values_of, versions_with
 
 # What computes: "cpu" for machines without accelerators, "older gpu" for one before NVIDIA's Ampere, "" where it is not known.
 Device = Literal["cpu", "older gpu", ""]
+_MOST = 4  # values in one message
 _UNSET = "true"  # of trl's classes
 _TRUE = ("yes", "true", "t", "y", "1")
 # What decides when it evaluates and saves, with what each class has.
@@ -46,8 +48,13 @@ def refused_values(
     for argument, values in values_of(name, versions).items():
         value = given.get(argument)
         if isinstance(value, str | bool) and str(value) not in values:
-            example = "'no', in YAML with its quotes" if value is False and "no" in values else repr(values[0])
-            yield RefusedValue(argument, f"be one of {', '.join(map(repr, values))}", example, repr(value))
+            near = difflib.get_close_matches(str(value), values, n=_MOST, cutoff=0.0)
+            some = values if len(values) <= _MOST else near
+            rule = f"be one of {', '.join(map(repr, some))}" + (" and others" if len(some) < len(values) else "")
+            example = "'no', in YAML with its quotes" if value is False and "no" in values else repr(near[0])
+            others = versions_with(name, argument, str(value))
+            got = f"{value!r}, which transformers {others} take" if others else repr(value)
+            yield RefusedValue(argument, rule, example, got)
     takes = arguments_of(name, versions) or {}
     if not {"bf16", "fp16", "save_strategy"} <= {*takes}:
         return
