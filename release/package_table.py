@@ -30,6 +30,8 @@ from packaging.version import InvalidVersion, Version
 from remotezip import RemoteZip  # type: ignore[import-untyped]
 from rich.progress import track
 
+from training_jobs.facts.packages import takes_wheel
+
 FACTS = Path(__file__).parents[1] / "training_jobs" / "training_jobs" / "facts" / "packages.json"
 _JSON = {"Accept": "application/vnd.pypi.simple.v1+json"}
 _PYTHONS = range(6, 15)  # of Python 3, that any container has or will
@@ -103,19 +105,12 @@ def pythons_of(filename: str) -> Iterator[int]:
     except (InvalidWheelFilename, InvalidVersion, TypeError):
         return
     for minor in _PYTHONS:
-        if any(takes(minor, tag) for tag in tags):
+        if any(on_linux(tag) and takes_wheel(minor, tag) for tag in tags):
             yield minor
 
 
-def takes(minor: int, tag: Tag) -> bool:
-    platform = tag.platform == "any" or (tag.platform.endswith("_x86_64") and "linux" in tag.platform)
-    stable = re.fullmatch(r"cp3(\d+)", tag.interpreter)
-    python = (
-        tag.interpreter in ("py3", f"py3{minor}", f"cp3{minor}")
-        if tag.abi != "abi3"
-        else stable is not None and int(stable[1]) <= minor
-    )
-    return platform and python and not (tag.abi.startswith("cp") and tag.abi.rstrip("mu") != f"cp3{minor}")
+def on_linux(tag: Tag) -> bool:
+    return tag.platform == "any" or (tag.platform.endswith("_x86_64") and "linux" in tag.platform)
 
 
 def ranges(minors: Sequence[int]) -> list[str]:

@@ -313,6 +313,7 @@ def test_the_table_of_packages_is_what_an_index_has(tmp_path: Path, monkeypatch:
         "torch-2.0-cp311-cp311-manylinux1_x86_64.whl": wheel_with(""),
         "torch-2.0-cp312-cp312-win_amd64.whl": wheel_with(""),
         "torch-2.1-cp39-abi3-manylinux1_x86_64.whl": wheel_with(""),
+        "torch-2.2-py36-none-any.whl": wheel_with(""),
         "torch-0.5.tar.gz": b"",
     }
     Index.yanked = {"torch-2.1-cp39-abi3-manylinux1_x86_64.whl"}
@@ -335,5 +336,6 @@ def test_the_table_of_packages_is_what_an_index_has(tmp_path: Path, monkeypatch:
             ["0.5", ">=3.8", "source", None],
             ["2.0", ">=3.8", "3.10-3.11", []],
             ["2.1", ">=3.8", "3.9-3.14 yanked", []],
+            ["2.2", ">=3.8", "any", []],
         ],
     }

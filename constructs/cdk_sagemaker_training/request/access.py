@@ -18,6 +18,7 @@ from cdk_sagemaker_training.props.prop import VALUES_IN_INPUT, Known, Member, Pr
 from cdk_sagemaker_training.request.context import JobContext, RequestContext, flag, optional
 from cdk_sagemaker_training.request.machine import instance_count
 from cdk_sagemaker_training.request.script_advice import debugger_advice
+from cdk_sagemaker_training.request.variables import CODE_ARTIFACT, names_index
 
 if TYPE_CHECKING:
     from aws_cdk import aws_iam as iam
@@ -27,9 +28,6 @@ if TYPE_CHECKING:
 
 # The key of the tag that identifies the execution of a job; the value is the execution's ARN.
 EXECUTION_TAG = "StepFunctionsExecution"
-
-# The repository of CodeArtifact from which the toolkit installs (modules.py of sagemaker-training).
-_CODE_ARTIFACT = "CA_REPOSITORY_ARN"
 _MOST_TAGS = 49  # TagList of the service model, less the one of the execution
 # A job's name has 63 characters, of which a hyphen and a hash of the execution, the attempt and the index take the rest.
 _LONGEST_JOB_NAME_PREFIX = 26
@@ -177,17 +175,14 @@ def _installs_packages(context: JobContext) -> bool:
 
 def _network_advice(network: TrainingNetwork, context: JobContext) -> Iterator[Advice]:
     """Warn of packages that hosts without a route to PyPI install, unless variables name another index or no index."""
-    variables = context.props.get("environment") or {}
-    elsewhere = any(name.startswith(("PIP_", "UV_")) or name == _CODE_ARTIFACT for name in variables)
-    if _installs_packages(context) and not elsewhere and not network.has_egress:
+    if _installs_packages(context) and not names_index(context) and not network.has_egress:
         yield from advice(
             "network-without-egress-installs-packages",
             "the subnets of network have no route to the internet, and the toolkit runs `pip install` of the requirements.txt of "
             "code before the script, which fails for a package that the image lacks. Install them in an image of your own, have "
             "subnets with a NAT gateway, like TrainingNetwork(self, 'Network', vpc=ec2.Vpc(self, 'Vpc')), or name an index that "
-            f"the hosts reach, like environment={{{_CODE_ARTIFACT!r}: '...'}}.",
+            f"the hosts reach, like environment={{{CODE_ARTIFACT!r}: '...'}}.",
         )
-
     for prop, service in _called_in(context):
         if network.lacks_endpoint(service):
             yield from advice(

@@ -104,8 +104,8 @@ def device_of(request: JobRequest) -> Device:
     found = [instance_facts(name) for name in names]
     if found and all(facts is not None and facts.kind is None for facts in found):
         return "cpu"
-    gpus = [gpu for _, gpu in _gpus(request)]
-    return "older gpu" if gpus and len(gpus) == len(names) and not any(gpu.has_bf16 for gpu in gpus) else ""
+    gpus = [device for _, device in _gpus(request)]
+    return "older gpu" if gpus and len(gpus) == len(names) and not any(one.has_bf16 for one in gpus) else ""
 
 
 def _flat(request: JobRequest) -> Mapping[str, Any]:

@@ -16,6 +16,7 @@ from cdk_sagemaker_training.jobs.advice import Advice, advice
 from cdk_sagemaker_training.jobs.hyperparameters import encode_hyperparameter
 from cdk_sagemaker_training.request.context import JobContext
 from cdk_sagemaker_training.request.image_contents import device_of
+from cdk_sagemaker_training.request.variables import names_index
 
 if TYPE_CHECKING:
     from cdk_sagemaker_training.resources.image import TrainingImage
@@ -35,8 +36,6 @@ _FOLDERS = re.compile(r"dir|path|folder|out|save", re.IGNORECASE)
 # A place in an execution's input, or that as text.
 _FIELD = re.compile(r"(?:States\.Format\('\{\}', )?\$\.(?P<name>\w+)\)?")
 _REQUIREMENTS = Path("requirements.txt")  # which the toolkit installs
-# Variables that name another index to pip, or the toolkit (`CA_REPOSITORY_ARN`, environment.py of sagemaker-training).
-_OF_INDEX = re.compile(r"(PIP|UV)_|CA_REPOSITORY_ARN")
 # Requirements that pin a library of Hugging Face, and what installs others beside requirements.txt.
 _OF_HUGGING_FACE = ("transformers", "trl", "peft", "accelerate", "datasets")
 _PINS = re.compile(r"(\w+)(?:\[[\w, -]+\])?\s*={2,3}\s*(\d+\.\d+(?:\.\d+)?)\s*(?:[;#].*)?")
@@ -328,7 +327,7 @@ def _requirement_advice(code: TrainingCode, context: JobContext) -> Iterator[Adv
 
 def _requirement_mistakes(code: TrainingCode, context: JobContext) -> Iterator[tuple[str, str, Mistake]]:
     """The mistakes of requirements.txt: what each leads to, its place, and itself."""
-    props, variables = context.props, {*(context.props.get("environment") or ()), *context.job_request.environment}
+    props = context.props
     if props.get("container_entrypoint") is not None or not code.has(str(_REQUIREMENTS)):
         return
     from training_jobs.lint.requirements import Target, requirement_mistakes
@@ -343,7 +342,7 @@ def _requirement_mistakes(code: TrainingCode, context: JobContext) -> Iterator[t
         }
         versions |= {**of_hugging_face(base), **dict.fromkeys({"flash_attn"} & (modules_of(base) or frozenset()), "")}
     python = int(pythons[0][3:]) if len(pythons) == 1 and pythons[0][3:] else None
-    target = Target(python, versions, indexes=any(map(_OF_INDEX.match, variables)))
+    target = Target(python, versions, indexes=names_index(context))
     for mistake in requirement_mistakes(Path(code.directory), target):
         yield mistake.kind.value, f"{Path(code.directory) / mistake.path}:{mistake.line}", mistake
 

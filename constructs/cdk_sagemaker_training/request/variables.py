@@ -29,6 +29,16 @@ _VALUES = re.compile(
     r"hf_[A-Za-z0-9]{20,}|(AKIA|ASIA)[A-Z0-9]{16}|gh[pousr]_[A-Za-z0-9]{30,}|sk-[A-Za-z0-9_-]{20,}|xox[bp]-.{10,}"
 )
 
+# The repository of CodeArtifact from which the toolkit installs (modules.py of sagemaker-training).
+CODE_ARTIFACT = "CA_REPOSITORY_ARN"
+
+
+def names_index(context: JobContext) -> bool:
+    """Whether variables of a job name another index, or none, to the pip that installs its requirements.txt."""
+    return any(
+        name.startswith(("PIP_", "UV_")) or name == CODE_ARTIFACT for name in context.props.get("environment") or ()
+    )
+
 
 # What the toolkit of AWS's containers writes over (sagemaker-training, environment.py, to_env_vars).
 _OF_TOOLKIT = re.compile(

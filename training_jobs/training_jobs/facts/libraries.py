@@ -59,7 +59,7 @@ def _rows(library: str, name: str, version: str) -> Mapping[str, Argument]:
     return {
         argument: Argument(kind, default)
         for argument, kind, default, first, last in _table(library)["classes"].get(name, ())
-        if (_number(library, first) or 0) <= number <= (_number(library, last) or 0)
+        if _is_between(library, number, first, last)
     }
 
 
@@ -89,7 +89,7 @@ def values_of(name: str, versions: Versions) -> Mapping[str, tuple[str, ...]]:
         return {}
     found: dict[str, tuple[str, ...]] = {}
     for argument, value, first, last in _table(library).get("values", {}).get(own, ()):
-        if (_number(library, first) or 0) <= number <= (_number(library, last) or 0):
+        if _is_between(library, number, first, last):
             found[argument] = (*found.get(argument, ()), value)
     return {**(values_of(_base(name), versions) if _base(name) else {}), **found}
 
@@ -116,8 +116,8 @@ def ends_at(check: str, versions: Versions) -> bool:
         versions: Of the libraries.
     """
     library = "transformers"
-    number, (first, last) = _number(library, versions.get(library, "")), _table(library)["checks"][check]
-    return number is not None and (_number(library, first) or 0) <= number <= (_number(library, last) or 0)
+    number = _number(library, versions.get(library, ""))
+    return number is not None and _is_between(library, number, *_table(library)["checks"][check])
 
 
 def _base(name: str) -> str:
@@ -190,10 +190,20 @@ def refuses_keys(version: str) -> bool:
     Args:
         version: Of trl.
     """
-    return ".".join(version.split(".")[:2]) in _table("trl")["refuses_keys"]
+    return minor_of(version) in _table("trl")["refuses_keys"]
+
+
+def minor_of(version: str) -> str:
+    """Return the first two numbers of a version."""
+    return ".".join(version.split(".")[:2])
 
 
 @cache
 def _number(library: str, version: str) -> int | None:
-    minor, versions = ".".join(version.split(".")[:2]), _table(library)["versions"]
+    minor, versions = minor_of(version), _table(library)["versions"]
     return versions.index(minor) if minor in versions else None
+
+
+def _is_between(library: str, number: int, first: str, last: str) -> bool:
+    """Whether a version, by its number in the table, is one of a row's."""
+    return (_number(library, first) or 0) <= number <= (_number(library, last) or 0)

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 from packaging.markers import Marker
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
+from packaging.tags import Tag, compatible_tags, cpython_tags
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
@@ -84,6 +85,17 @@ def what_comes_with(name: str) -> frozenset[str] | None:
                 return None
             left += {_NAME.match(need)[0] for *_, needs in rows for need in needs or ()}  # type: ignore[index]
     return frozenset(found)
+
+
+@cache
+def takes_wheel(python: int, tag: Tag) -> bool:
+    """Whether a minor version of CPython 3 takes a wheel with a tag, on the tag's own platform."""
+    interpreter = f"cp3{python}"
+    abis = [f"{interpreter}m" if python < 8 else interpreter]
+    return tag in {
+        *cpython_tags((3, python), abis=abis, platforms=[tag.platform]),
+        *compatible_tags((3, python), interpreter, [tag.platform]),
+    }
 
 
 @cache

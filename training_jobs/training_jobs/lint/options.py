@@ -15,23 +15,12 @@ from typing import Literal, NamedTuple
 
 from training_jobs.facts.libraries import Versions, arguments_of
 from training_jobs.lint.script import Script, constant
-from training_jobs.lint.trainer_values import Device, refused_values
+from training_jobs.lint.trainer_values import TRUE, Device, refused_values
 
 RULE = "options"  # by which a comment switches it off
 _NEGATIVE = re.compile(r"-\d+|-\d*\.\d+")  # `_negative_number_matcher`, argparse.py: -1e-5 is none
 _FALSE = ("false", "0", "no", "off", "none")
-_BOOLEANS = (
-    "yes",
-    "true",
-    "t",
-    "y",
-    "1",
-    "no",
-    "false",
-    "f",
-    "n",
-    "0",
-)  # `string_to_bool`, hf_argparser.py of transformers
+_BOOLEANS = (*TRUE, "no", "false", "f", "n", "0")
 _INVALID: Mapping[str, Callable[[str], object]] = {
     "int": int,
     "float": float,
@@ -213,17 +202,18 @@ def _wrong_values(
     options: Options, given: Mapping[str, str | None], file: Mapping[str, _Entry] | None, device: Device
 ) -> Iterator[Refusal]:
     """Values at which a library's class ends, of the file and of hyperparameters, which come before it."""
-    of_file = {key: entry.value for key, entry in (file or {}).items()}
-    texts = {key.replace("-", "_"): ... if text is None else argument(text) for key, text in given.items()}
+    entries = file or {}
+    keys = {key.replace("-", "_"): key for key in given}
+    texts = {name: ... if (text := given[key]) is None else argument(text) for name, key in keys.items()}
     for name in options.classes:
         unknown = dict.fromkeys(arguments_of(name, options.versions) or (), ...) if file is None else {}
-        for one in refused_values(name, {**unknown, **of_file, **texts}, options.versions, device):
-            if one.argument not in of_file or one.argument in texts:
-                key = next((key for key in given if key.replace("-", "_") == one.argument), one.argument)
-                yield Refusal(key, one.rule, one.example, one.got)
-            else:
+        values = {**unknown, **{key: entry.value for key, entry in entries.items()}, **texts}
+        for one in refused_values(name, values, options.versions, device):
+            if one.argument in entries and one.argument not in keys:
                 rule = f"name a file whose {one.argument} is right: it must {one.rule}"
-                yield Refusal("config", rule, one.example, f"{(file or {})[one.argument].place} with {one.got}")
+                yield Refusal("config", rule, one.example, f"{entries[one.argument].place} with {one.got}")
+            else:
+                yield Refusal(keys.get(one.argument, one.argument), one.rule, one.example, one.got)
 
 
 class _Entry(NamedTuple):

@@ -12,8 +12,9 @@ from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
 from packaging.version import InvalidVersion
 
-from training_jobs.facts.packages import holds, is_known, packages_by_module, what_comes_with
-from training_jobs.lint.resolution import Kind, Line, Resolution, minor_of
+from training_jobs.facts.libraries import minor_of
+from training_jobs.facts.packages import holds, is_known, packages_by_module, takes_wheel, what_comes_with
+from training_jobs.lint.resolution import Kind, Line, Resolution
 from training_jobs.lint.resolution import Mistake as Mistake
 from training_jobs.lint.resolution import Target as Target
 
@@ -145,7 +146,7 @@ def _of_wheel(line: Line, name: str, python: int | None, torch: str) -> Mistake 
         _, version, _, tags = parse_wheel_filename(name.replace("%2B", "+").replace("%2b", "+"), validate_order=False)
     except (InvalidWheelFilename, InvalidVersion) as error:
         return line.mistake("have a wheel's name", "'package-1.0-py3-none-any.whl'", f"in which pip has: {error}")
-    if python is not None and not any(_takes(python, tag.interpreter, tag.abi) for tag in tags):
+    if python is not None and not any(takes_wheel(python, tag) for tag in tags):
         its = " or ".join(sorted({tag.interpreter for tag in tags}))
         rule = f"be a wheel for the container's Python, 3.{python}"
         return line.mistake(rule, f"one whose name has cp3{python}", f"which is for {its}: pip ends")
@@ -160,14 +161,3 @@ def _of_wheel(line: Line, name: str, python: int | None, torch: str) -> Mistake 
         why = f"which is built with torch {built[1]}: its import ends with an undefined symbol"
         return line.mistake(rule, f"one whose name has torch{minor_of(torch)}", why, Kind.OTHER_BUILD)
     return None
-
-
-def _takes(python: int, interpreter: str, abi: str) -> bool:
-    """Whether a minor version of Python 3 takes a wheel with these tags (packaging.python.org, Platform compatibility tags)."""
-    tag = re.fullmatch(r"(py|cp)3(\d*)", interpreter)
-    if tag is None:
-        return False
-    of, minor = tag[1], int(tag[2] or 0)
-    if of == "py" or abi == "abi3":
-        return minor <= python and abi in ("none", "abi3" if of == "cp" else "none")
-    return minor == python and abi.rstrip("mu") in ("none", f"cp3{minor}")

@@ -16,6 +16,7 @@ from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
+from training_jobs.facts.libraries import minor_of
 from training_jobs.facts.packages import (
     FUTURE,
     Release,
@@ -303,11 +304,6 @@ class Resolution:
         while name not in self._lines:
             name = self._needed_by[name]
         return self._lines[name]
-
-
-def minor_of(version: str) -> str:
-    """Return the first two numbers of a version."""
-    return ".".join(version.split(".")[:2])
 
 
 def _named(specifier: str) -> Version:

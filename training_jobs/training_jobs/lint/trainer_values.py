@@ -11,8 +11,7 @@ from training_jobs.facts.libraries import Versions, arguments_of, declares, ends
 # What computes: "cpu" for machines without accelerators, "older gpu" for one before NVIDIA's Ampere, "" where it is not known.
 Device = Literal["cpu", "older gpu", ""]
 _MOST = 4  # values in one message
-_UNSET = "true"  # of trl's classes
-_TRUE = ("yes", "true", "t", "y", "1")
+TRUE = ("yes", "true", "t", "y", "1")  # `string_to_bool`, hf_argparser.py of transformers
 # What decides when it evaluates and saves, with what each class has.
 _EVALUATES = {"eval_strategy": "no", "evaluation_strategy": "no"}
 _SAVES = {"save_strategy": "steps"}
@@ -62,10 +61,9 @@ def refused_values(
         yield RefusedValue("fp16", "be left out beside bf16", "False", f"{given['fp16']!r} with bf16={given['bf16']!r}")
     defaults = {name: default for name, default in (_EVALUATES | _SAVES).items() if name in takes}
     yield from _of_strategies({**defaults, **given}, versions)
-    unset = given.get("bf16") is None and given.get("fp16") in (None, False, "False", "false")
-    if unset and declares(name, "bf16", versions):  # trl's classes compute in bf16 unless they are told not to
-        given = {**given, "bf16": _UNSET}
-    yield from _of_device(given, versions, device)
+    # trl's classes compute in bf16 unless they are told not to.
+    unset = given.get("bf16") is None and not _may_be_true(given.get("fp16")) and declares(name, "bf16", versions)
+    yield from _of_device(given, versions, device, unset=unset)
 
 
 def _of_strategies(given: Mapping[str, object], versions: Versions) -> Iterator[RefusedValue]:
@@ -84,11 +82,13 @@ def _of_strategies(given: Mapping[str, object], versions: Versions) -> Iterator[
         yield RefusedValue("load_best_model_at_end", rule, f"save_strategy={evaluates!r}", got)
 
 
-def _of_device(given: Mapping[str, object], versions: Versions, device: Device) -> Iterator[RefusedValue]:
+def _of_device(
+    given: Mapping[str, object], versions: Versions, device: Device, *, unset: bool
+) -> Iterator[RefusedValue]:
     on_cpu = [given.get(name) for name in ("use_cpu", "no_cuda")]
-    half = next((name for name in ("bf16", "bf16_full_eval") if _is_true(given.get(name))), "")
+    half = "bf16" if unset else next((name for name in ("bf16", "bf16_full_eval") if _is_true(given.get(name))), "")
     if device == "cpu" and half and ends_at("bf16-on-cpu", versions) and not any(map(_may_be_true, on_cpu)):
-        value = "None, by which trl computes in bf16," if given[half] is _UNSET else repr(given[half])
+        value = "None, by which trl computes in bf16," if unset else repr(given[half])
         rule = "be False, or with use_cpu=True, on machines without a GPU"
         yield RefusedValue(half, rule, "False", f"{value} on machines without accelerators")
     if device and ends_at("tf32", versions) and _is_true(given.get("tf32")):
@@ -97,7 +97,7 @@ def _of_device(given: Mapping[str, object], versions: Versions, device: Device) 
 
 
 def _is_true(value: object) -> bool:
-    return value is True or (isinstance(value, str) and value.lower() in _TRUE)
+    return value is True or (isinstance(value, str) and value.lower() in TRUE)
 
 
 def _may_be_true(value: object) -> bool:
