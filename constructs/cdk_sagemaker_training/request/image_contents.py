@@ -105,7 +105,7 @@ def device_of(request: JobRequest) -> Device:
     if found and all(facts is not None and facts.kind is None for facts in found):
         return "cpu"
     gpus = [device for _, device in _gpus(request)]
-    return "older gpu" if gpus and len(gpus) == len(names) and not any(one.has_bf16 for one in gpus) else ""
+    return "older gpu" if gpus and len(gpus) == len(names) and not any(device.has_bf16 for device in gpus) else ""
 
 
 def _flat(request: JobRequest) -> Mapping[str, Any]:
