@@ -344,6 +344,15 @@ def test_values_of_a_file_drawn_at_random_are_refused_where_the_class_ends_at_th
     assert bool(told) is bool(ends), (lines, argv, ends, told)
 
 
+@pytest.mark.parametrize(
+    ("given", "told"), [("", 1), (", fp16=False", 1), (", fp16=True", 0), (", fp16=half", 0), (", bf16=False", 0)]
+)
+def test_a_call_that_leaves_trls_precision_as_it_is_is_told_on_a_cpu(given: str, told: int) -> None:
+    script = Script("train.py", f"from trl import SFTConfig\nSFTConfig('model'{given})\n")
+    assert len(lint([script], Job(versions=VERSIONS, device="cpu"))) == told
+    assert lint([script], Job(versions=VERSIONS)) == []
+
+
 def test_a_hyperparameter_comes_before_the_file_and_is_named(tmp_path: Path) -> None:
     (tmp_path / "sft.yaml").write_text("path: data\neval_strategy: 'no'\n")
     [told] = refused(SCRIPT, tmp_path, {"config": "sft.yaml", "eval_strategy": "each"})

@@ -145,6 +145,13 @@ def test_a_wheel_is_refused_where_its_tags_are_none_of_the_containers_pythons(tm
     assert bool(found) is taken.isdisjoint(parse_wheel_filename(name)[3]), name
 
 
+@pytest.mark.parametrize("python", PYTHONS)
+def test_a_wheel_of_the_containers_own_python_is_taken(tmp_path: Path, python: int) -> None:
+    name = f"package-1.0-cp3{python}-cp3{python}-manylinux2014_x86_64.whl"
+    assert mistakes(tmp_path, f"https://example.com/{name}", python=python) == []
+    assert len(mistakes(tmp_path, f"https://example.com/{name}", python=python + 1)) == 1
+
+
 @pytest.mark.parametrize("platform", ["macosx_11_0_arm64", "win_amd64", "manylinux2014_x86_64"])
 def test_a_wheel_of_another_system_is_refused(tmp_path: Path, platform: str) -> None:
     found = mistakes(tmp_path, f"package @ https://example.com/package-1.0-cp312-cp312-{platform}.whl")
