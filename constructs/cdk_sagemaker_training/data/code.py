@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ from cdk_sagemaker_training.props.prop_types import Value, check_fields
 _EXCLUDED = ("__pycache__", "*.pyc", ".*", "cdk.out", "node_modules")
 
 
+_LAUNCHERS = re.compile(r"\b(?:torchrun|accelerate|deepspeed|torch\.distributed|mpirun|horovodrun|torch_xla|ray)\b")
 _READ = Known("synth", "since the folder is read")
 # What starts the script with its arguments in another form, beside it in the archive.
 STARTER, SETTINGS = "script_arguments.py", "script_arguments.json"
@@ -74,6 +76,14 @@ class TrainingCode(Value):
     def is_shell_script(self) -> bool:
         """Whether the entry point is run by the shell."""
         return self.command is None and not self.entry_point.endswith(".py")
+
+    @property
+    def starts_processes(self) -> bool:
+        """Whether its command, or its file of bash, names a launcher."""
+        if self.command is None and not self.is_shell_script:
+            return False
+        path = Path(self.directory, self.entry_point)
+        return bool(_LAUNCHERS.search(self.command or path.read_text(errors="replace")))
 
     @property
     def program(self) -> str:

@@ -25,6 +25,7 @@ from cdk_sagemaker_training.request.context import JobContext, RequestContext, o
 from cdk_sagemaker_training.request.image_contents import check_contents, contents_advice, idle_gpus_advice
 from cdk_sagemaker_training.request.machine import instance_count, instance_types
 from cdk_sagemaker_training.request.script_advice import (
+    check_command,
     check_copied_options,
     check_options,
     check_requirements,
@@ -234,7 +235,8 @@ def _image_advice(image: TrainingImage, context: JobContext) -> Iterator[Advice]
     entrypoint = context.props.get("container_entrypoint") is not None
     yield from image_advice(image.base, instance_types(context.job_request), entrypoint)
     yield from contents_advice(image, context)
-    yield from idle_gpus_advice(image, context.job_request, entrypoint)
+    code = context.props.get("code")
+    yield from idle_gpus_advice(image, context.job_request, entrypoint or (code is not None and code.starts_processes))
     yield from copied_code_advice(image, context)
     if context.props.get("spot") is not None and getattr(image, "is_container", False) and not entrypoint:
         yield from advice(
@@ -261,6 +263,7 @@ def _check_code(code: TrainingCode, context: JobContext) -> None:
     _check_start(code, context)
     check_options(code, context)
     check_requirements(code, context)
+    check_command(code, context)
 
 
 # `_SAFE_ENTRY_POINT` there.

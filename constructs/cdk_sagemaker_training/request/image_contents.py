@@ -82,7 +82,7 @@ def idle_gpus_advice(image: TrainingImage, request: JobRequest, entrypoint: bool
     Args:
         image: The image.
         request: The request.
-        entrypoint: Whether the job replaces the image's entry point.
+        entrypoint: Whether the job replaces the image's entry point, or a command starts the processes.
     """
     contents, flat = image.contents(), _flat(request)
     launches = any(name.endswith("_enabled") and value == "true" for name, value in request.hyperparameters.items())

@@ -4,22 +4,27 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 from cdk_sagemaker_training.core.errors import must
 from cdk_sagemaker_training.core.tokens import is_unresolved
 from cdk_sagemaker_training.data.code import TrainingCode
 from cdk_sagemaker_training.data.observability import Debugger
+from cdk_sagemaker_training.facts.instance_facts import instance_facts
 from cdk_sagemaker_training.facts.modules import modules_of, of_hugging_face
 from cdk_sagemaker_training.jobs.advice import Advice, advice
 from cdk_sagemaker_training.jobs.hyperparameters import encode_hyperparameter
+from cdk_sagemaker_training.jobs.instance_group import InstanceGroup
+from cdk_sagemaker_training.jobs.launchers import processes_advice
 from cdk_sagemaker_training.request.context import JobContext
 from cdk_sagemaker_training.request.image_contents import device_of
+from cdk_sagemaker_training.request.machine import instance_count, instance_types
 from cdk_sagemaker_training.request.variables import names_index
 
 if TYPE_CHECKING:
     from cdk_sagemaker_training.resources.image import TrainingImage
+    from training_jobs.lint import Command
     from training_jobs.lint.options import Options
     from training_jobs.lint.requirements import Mistake
 
@@ -58,6 +63,9 @@ _BRINGS = {
     }.items()
 }
 _BRINGS_ANY = re.compile(r"[-./]|\w+[+:]")  # another file, a folder, an address
+_LAUNCHERS = re.compile(r"sagemaker_\w+_enabled")
+_READS_HYPERPARAMETERS = re.compile(r"SM_HP|SM_TRAINING_ENV|SM_USER_ARGS|hyperparameters\.json")
+_COMMAND_OFF = "a comment `# training-jobs: allow command` in it switches this off"
 _OFF = "; a comment `# training-jobs: allow options` at its beginning switches this off"
 
 
@@ -66,6 +74,7 @@ def code_advice(code: TrainingCode, context: JobContext) -> Iterator[Advice]:
     files = tuple(code.files())
     yield from ignored_advice(code, context)
     yield from _requirement_advice(code, context)
+    yield from _command_advice(code, context)
     modules, absent = _modules(code, files, context)
     versions = _versions(code, files, context.props)
     yield from _advice(Path(code.directory), files, context, code.script, modules, absent, versions)
@@ -232,6 +241,84 @@ def check_copied_options(image: TrainingImage, context: JobContext) -> None:
     found = [path for path in scripts if f"/{path}".endswith(f"/{program}")]
     if len(found) == 1:
         _refuse(next(map(options_of, scripts_of(root, found)), None), context, (), pairs=True)
+
+
+def _command(code: TrainingCode, context: JobContext) -> Command | None:
+    """The command that starts the scripts, or the file of bash that is the entry point; None for others."""
+    if context.props.get("container_entrypoint") is not None or (code.command is None and not code.is_shell_script):
+        return None
+    from training_jobs.lint import Command
+
+    files, request = tuple(code.files()), context.job_request
+    modules, absent = _modules(code, files, context)
+    facts = [instance_facts(name) for name in instance_types(request)]
+    kinds = {(one.kind, one.processes if one.devices else 0) for one in facts if one is not None}
+    # Instance groups, and a launcher that starts the file of bash, start it in ways of their own.
+    apart = bool(request.group_names) or any(map(_LAUNCHERS.fullmatch, request.hyperparameters))
+    kind, devices = kinds.pop() if len(kinds) == 1 and None not in facts and not apart else (None, None)
+    gpus = {} if devices is None or kind == "neuron" else {"SM_NUM_GPUS": str(devices)}
+    given = {**gpus, **request.environment, **(context.props.get("environment") or {})}
+    return Command(
+        code.command or Path(code.directory, code.entry_point).read_text(errors="replace"),
+        Path(code.directory),
+        frozenset(path.as_posix() for path in files),
+        hosts=None if apart else instance_count(request),
+        devices=devices,
+        modules=modules,
+        absent=absent,
+        versions=_versions(code, files, context.props),
+        variables={name: "\0" if is_unresolved(value) else str(value) for name, value in given.items()},
+    )
+
+
+def check_command(code: TrainingCode, context: JobContext) -> None:
+    """Check that the programs of a command would start, and its scripts take their arguments.
+
+    Raises:
+        ValueError: The job would end, or wait until it is stopped, when its machines are billed.
+    """
+    if (command := _command(code, context)) is None:
+        return
+    for mistake in command.mistakes():
+        if mistake.kind == "fails":
+            raise must(_place(code, mistake.line), mistake.rule, mistake.example, f"{mistake.got}; {_COMMAND_OFF}")
+    from training_jobs.lint import given_by, options_of, refusals, scripts_of
+
+    passed, root = _given(context), Path(code.directory)
+    for start in command.starts:
+        found = given_by(start, passed)
+        for script in scripts_of(root, [Path(start.script)] if found and start.script else []):
+            options = options_of(script, command.versions if script.imports & {"transformers", "trl"} else {})
+            if found is None or options is None or any(option.is_positional for option in options.options):
+                continue
+            here = root if start.run.folder == PurePosixPath() else None
+            place = _place(code, start.run.line)
+            for refusal in refusals(options, *found, pairs=True, folder=here, device=device_of(context.job_request)):
+                from_job = refusal.key in passed and found[0].get(refusal.key) == passed[refusal.key]
+                of_job = f"hyperparameters[{refusal.key!r}]" if from_job else ""
+                prop = of_job or f"{f'--{refusal.key}' if refusal.key else 'the arguments'} of {place}"
+                raise must(prop, refusal.rule, refusal.example, f"{refusal.got}{_OFF}")
+
+
+def _place(code: TrainingCode, line: int) -> str:
+    return f"{Path(code.directory, code.entry_point)}:{line}, of code," if code.command is None else "command, of code,"
+
+
+def _command_advice(code: TrainingCode, context: JobContext) -> Iterator[Advice]:
+    """Warn of machines that train by themselves, of idle accelerators, and of what a command ignores."""
+    if (command := _command(code, context)) is None:
+        return
+    for mistake in command.mistakes():
+        if mistake.kind != "fails":
+            text = f"{_place(code, mistake.line)} must {mistake.rule}, like {mistake.example}, got {mistake.got}"
+            yield from advice(f"command-{mistake.kind}", text)
+    if command.devices is not None and (processes := command.processes()) is not None:
+        yield from processes_advice(InstanceGroup(instance_types(context.job_request)[0], command.hosts), processes)
+    ignored = {*_given(context)} - {*context.job_request.hyperparameters}
+    texts = (Path(code.directory, path).read_text(errors="replace") for path in code.files() if path.suffix in _TEXTS)
+    if ignored and not command.reads_hyperparameters and not any(map(_READS_HYPERPARAMETERS.search, texts)):
+        text = f'{_place(code, 1)} has neither "$@" nor SM_HP_..., so its scripts do not get '
+        yield from advice("command-ignores-hyperparameters", f"{text}hyperparameters[{min(ignored)!r}]")
 
 
 def _refuse(

@@ -19,6 +19,8 @@ from packaging.tags import Tag, compatible_tags, cpython_tags
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
+# No other package of the table brings these, and those that it leaves out do not either.
+_BY_EXTRAS = ("deepspeed", "flash-attn", "wandb")
 # Modules that are not named as their packages.
 _MODULES = {"scikit-image": "skimage", "scikit-learn": "sklearn"}
 _NAME = re.compile(r"[\w-]+")
@@ -63,14 +65,13 @@ def is_known(name: str) -> bool:
 
 @cache
 def packages_by_module() -> Mapping[str, str]:
-    """Return the table's packages by the modules that they are imported by, of those that need NumPy.
+    """Return the table's packages by the modules that they are imported by, of those that need NumPy or come by extras alone.
 
     Others, such as click, come with packages that the table does not have; and OpenCV's module has several.
     """
     brought = {name: what_comes_with(name) for name in _packages() if not name.startswith("opencv")}
-    return {
-        _MODULES.get(name, name.replace("-", "_")): name for name, those in brought.items() if "numpy" in (those or ())
-    }
+    named = [name for name, those in brought.items() if "numpy" in (those or ())]
+    return {_MODULES.get(name, name.replace("-", "_")): name for name in (*named, *_BY_EXTRAS)}
 
 
 @cache

@@ -1,0 +1,452 @@
+"""Mistakes of a command that starts a script by torchrun, accelerate, deepspeed or Python, from its text.
+
+What launchers do with their options: ``config_from_args`` and ``determine_local_world_size`` of torch/distributed/run.py;
+``_validate_launch_command`` of accelerate/commands/launch.py, ``prepare_multi_gpu_env`` and ``prepare_deepspeed_cmd_env`` of its
+utils/launch.py, ``BaseConfig`` of its commands/config/config_args.py; ``main`` of deepspeed/launcher/runner.py.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path, PurePosixPath
+from typing import Any, Literal, NamedTuple
+
+from training_jobs.facts.launchers import RefusedError, keys_of_config, options_of_config, read_arguments
+from training_jobs.lint.shell import ALL, UNKNOWN, Run, runs
+
+Kind = Literal["fails", "hosts-alone", "ignores-key"]
+_MODULES = {"torchrun": "torch", "accelerate launch": "accelerate", "deepspeed": "deepspeed"}
+_PYTHONS = ("python", "python3")
+_LAUNCHED = {
+    "torch.distributed.run": "torchrun",
+    "torch.distributed.launch": "torchrun",
+    "accelerate.commands.launch": "accelerate launch",
+    "deepspeed.launcher.runner": "deepspeed",
+}
+_INSTALLERS = ("pip", "pip3", "uv", "conda", "apt-get", "apt", "poetry", "mamba")
+_BY_TORCHRUN = ("use_fsdp", "use_megatron_lm", "multi_gpu")
+_TYPES = ("use_deepspeed", "tpu", "tpu_use_cluster", *_BY_TORCHRUN)
+# DistributedType's names, and by which option each is selected.
+_DISTRIBUTED = {
+    "DEEPSPEED": "use_deepspeed",
+    "FSDP": "use_fsdp",
+    "MEGATRON_LM": "use_megatron_lm",
+    "MULTI_GPU": "multi_gpu",
+}
+# `DeepSpeedPlugin` of accelerate's utils/dataclasses.py ends at these beside a deepspeed_config_file.
+_OF_FILE = (
+    *("gradient_accumulation_steps", "gradient_clipping", "zero_stage", "offload_optimizer_device"),
+    *("offload_param_device", "offload_param_nvme_path", "offload_optimizer_nvme_path", "zero3_save_16bit_model"),
+)
+_ALLOWED = re.compile(r"#\s*training-jobs:\s*allow\s+command\b")
+# What reads hyperparameters in a command.
+_HYPERPARAMETERS = re.compile(r"\$\{?[@*1-9]|SM_HP|SM_USER_ARGS|SM_TRAINING_ENV|SM_CONFIG|hyperparameters\.json")
+_NEGATIVE = re.compile(r"-\d+|-\d*\.\d+")
+_HERE = ("localhost", "127.0.0.1", "0.0.0.0", "::1")
+
+
+class CommandMistake(NamedTuple):
+    """A mistake of a command.
+
+    Attributes:
+        kind: ``"fails"`` where the job ends, or waits until it is stopped; else the warning's name.
+        line: The line of the text.
+        rule: What must be.
+        example: One that is.
+        got: What is.
+    """
+
+    kind: Kind
+    line: int
+    rule: str
+    example: str
+    got: str
+
+
+@dataclass(frozen=True)
+class Start:
+    """A script that a command starts.
+
+    Attributes:
+        launcher: ``"torchrun"``, ``"accelerate launch"``, ``"deepspeed"`` or ``"python"``.
+        options: The launcher's.
+        script: Its path relative to the folder; "" where it is not certain.
+        arguments: Its arguments; ``UNKNOWN`` for one that is known only when the job runs, ``ALL`` for all of the command.
+        run: The program.
+    """
+
+    launcher: str
+    options: Mapping[str, Any]
+    script: str
+    arguments: tuple[str, ...]
+    run: Run
+
+
+@dataclass(frozen=True)
+class Command:
+    """A command, and where it runs.
+
+    Attributes:
+        text: The command, or the content of a file, of bash.
+        folder: The folder of the script, where it runs.
+        files: The paths of its files.
+        hosts: The number of machines, each of which runs it; None where that is not known.
+        devices: The accelerators of each machine, 0 for none; None where that is not known.
+        modules: What is installed; None where that is not known.
+        absent: Modules that are certainly not there.
+        versions: The versions of libraries.
+        variables: Variables of the environment.
+    """
+
+    text: str
+    folder: Path
+    files: frozenset[str]
+    hosts: int | None = None
+    devices: int | None = None
+    modules: frozenset[str] | None = None
+    absent: frozenset[str] = frozenset()
+    versions: Mapping[str, str] = field(default_factory=dict)
+    variables: Mapping[str, str] = field(default_factory=dict)
+
+    @cached_property
+    def _runs(self) -> list[Run]:
+        of_machines = {} if self.hosts is None else {"SM_HOST_COUNT": str(self.hosts)}
+        return [*runs(self.text, {**of_machines, **self.variables})]
+
+    @cached_property
+    def _read(self) -> list[Start | CommandMistake]:
+        found = (self._start(run) for run in self._runs if run.is_certain)
+        return [one for one in found if one is not None]
+
+    @property
+    def starts(self) -> list[Start]:
+        """The scripts that are started."""
+        return [one for one in self._read if isinstance(one, Start)]
+
+    @property
+    def reads_hyperparameters(self) -> bool:
+        """Whether the text reads hyperparameters, as its arguments or by their variables."""
+        return bool(_HYPERPARAMETERS.search(self.text))
+
+    def processes(self) -> int | None:
+        """Return how many processes the first launcher starts on each host; None where that is not known, or there is none."""
+        return next((self._processes(start) for start in self.starts if start.launcher != "python"), None)
+
+    def mistakes(self) -> Iterator[CommandMistake]:
+        """Yield the mistakes, in the order of the lines; none where a comment of the text switches this off."""
+        if _ALLOWED.search(self.text):
+            return
+        for found in self._read:
+            if isinstance(found, CommandMistake):
+                yield found
+                continue
+            yield from self._missing(found)
+            if found.launcher == "torchrun":
+                yield from self._of_torchrun(found)
+            elif found.launcher == "accelerate launch":
+                yield from self._of_accelerate(found)
+            elif found.launcher == "deepspeed":
+                yield from self._of_deepspeed(found)
+
+    def _start(self, run: Run) -> Start | CommandMistake | None:
+        launcher, words = _launcher(run.words)
+        if launcher == "python":
+            return _of_python(run)
+        if not launcher or UNKNOWN in (words[:1] or ("",))[0]:
+            return None
+        try:
+            options = read_arguments(launcher, self.versions.get(_MODULES[launcher], ""), words)
+        except RefusedError as error:
+            rule = f"have options that {launcher} takes, since its argparse ends at others"
+            return CommandMistake("fails", run.line, rule, f"those of {launcher} --help", f"{error}")
+        script = options.pop("script")
+        arguments = tuple(options.pop("arguments", ()))
+        if UNKNOWN in script or script == ALL:
+            return None
+        is_module = options.get("module") or options.get("no_python")
+        return Start(launcher, options, "" if is_module else _path(run.folder, script), arguments, run)
+
+    def _missing(self, start: Start) -> Iterator[CommandMistake]:
+        """A program or a script that is not there."""
+        run = start.run
+        module = _MODULES.get(start.launcher, "")
+        installs = any(words[0] in _INSTALLERS or "pip" in words for words in self._words_before(run))
+        if module and self._is_absent(module) and not installs:
+            yield CommandMistake(
+                "fails",
+                run.line,
+                f"start a program that the container has, or requirements.txt brings: bash finds no {run.words[0]}",
+                f"{module} in requirements.txt",
+                " ".join(run.words[:2]),
+            )
+        others = any(words[0] not in _INSTALLERS for words in self._words_before(run))
+        if start.script and not others and start.script not in self.files:
+            near = difflib.get_close_matches(start.script, sorted(self.files), n=1, cutoff=0.0)
+            rule = "start a file of code's folder, which the machine has in /opt/ml/code"
+            yield CommandMistake("fails", run.line, rule, repr(near[0] if near else "train.py"), repr(start.script))
+
+    def _is_absent(self, module: str) -> bool:
+        return module in self.absent or (self.modules is not None and module not in self.modules)
+
+    def _words_before(self, run: Run) -> Iterator[tuple[str, ...]]:
+        return (other.words for other in self._runs[: self._runs.index(run)])
+
+    def _processes(self, start: Start) -> int | None:
+        options = start.options
+        if start.launcher == "torchrun":
+            text = options.get("nproc_per_node", self._default(start, "nproc_per_node", "1"))
+            return self.devices if text == "auto" and self.devices else _number(text)
+        if start.launcher == "deepspeed":
+            return _number(options.get("num_gpus", "")) if "include" not in options else None
+        of_file = self._file(start)
+        if of_file is None or self._distributed(start, of_file) == "":
+            return None
+        total, machines = (_number(options.get(name, of_file.get(name))) for name in ("num_processes", "num_machines"))
+        return None if total is None else total // max(machines or 1, 1)
+
+    def _default(self, start: Start, name: str, default: str) -> str:
+        return {**self.variables, **start.run.environment}.get(f"PET_{name.upper()}", default)
+
+    def _alone(self, start: Start, how: str, example: str) -> CommandMistake:
+        rule = (
+            f"start one training on the {self.hosts} machines: each trains by itself, and each has a model of its own"
+        )
+        return CommandMistake("hosts-alone", start.run.line, rule, example, how)
+
+    def _of_torchrun(self, start: Start) -> Iterator[CommandMistake]:
+        given, line = start.options, start.run.line
+        if given.get("nproc_per_node") == "gpu" and self.devices == 0:
+            yield CommandMistake("fails", line, "start no process for each GPU where there is none", "auto", "gpu")
+        if self.hosts is None:
+            return
+        text = given.get("nnodes", self._default(start, "nnodes", "1"))
+        several = (
+            """torchrun --nnodes $SM_HOST_COUNT --node_rank $SM_CURRENT_HOST_RANK --master_addr $SM_MASTER_ADDR ..."""
+        )
+        least, _, most = str(text).partition(":")
+        if given.get("standalone") or (least == "1" and most in ("", "1")):
+            if self.hosts > 1:
+                yield self._alone(start, "--standalone" if given.get("standalone") else f"--nnodes {text}", several)
+            return
+        low, high = _number(least), _number(most or least)
+        if low is None or high is None:
+            return
+        if not low <= self.hosts <= high:
+            rule = "wait for as many machines as the job has, or it waits until max_runtime or a timeout"
+            yield CommandMistake("fails", line, rule, f"--nnodes {self.hosts}", f"{text} with {self.hosts}")
+        elif self.hosts > 1:
+            yield from self._meeting(start, several)
+
+    def _meeting(self, start: Start, example: str) -> Iterator[CommandMistake]:
+        """How several machines find each other."""
+        given, line = start.options, start.run.line
+        backend = given.get("rdzv_backend", self._default(start, "rdzv_backend", "static"))
+        endpoint = given.get("rdzv_endpoint", self._default(start, "rdzv_endpoint", ""))
+        address = endpoint.rpartition(":")[0] or endpoint
+        if backend == "static" and not endpoint:
+            address = given.get("master_addr", self._default(start, "master_addr", _HERE[0]))
+        if address in ("", *_HERE):
+            rule = "name the machine where all meet: each waits for the others at its own address"
+            yield CommandMistake("fails", line, rule, example, address or "no --rdzv_endpoint")
+        rank = given.get("node_rank", self._default(start, "node_rank", "0"))
+        if backend == "static" and UNKNOWN not in str(rank):
+            rule = "give each machine a rank of its own: several of one rank do not meet"
+            yield CommandMistake("fails", line, rule, example, f"--node_rank {rank} on {self.hosts} machines")
+
+    def _file(self, start: Start) -> Mapping[str, Any] | None:
+        """What the file of ``accelerate launch`` says; empty without one, None where it is not known."""
+        name = start.options.get("config_file")
+        if name is None:
+            return {}
+        path = None if start.run.folder is None or UNKNOWN in name else _path(start.run.folder, name)
+        if not path or path not in self.files:
+            return None
+        import yaml  # here, since few commands name one
+
+        try:
+            found = yaml.safe_load((self.folder / path).read_text())
+        except (yaml.YAMLError, UnicodeDecodeError):
+            return None
+        return found if isinstance(found, dict) else None
+
+    def _distributed(self, start: Start, of_file: Mapping[str, Any]) -> str:
+        """The option that selects what runs, or the file does; "" for one process."""
+        given = start.options
+        named = next((name for name in _TYPES if given.get(name)), "")
+        return "" if given.get("cpu") else named or _DISTRIBUTED.get(str(of_file.get("distributed_type")), "")
+
+    def _of_accelerate(self, start: Start) -> Iterator[CommandMistake]:
+        given, of_file = start.options, self._file(start)
+        if of_file is None:
+            yield from self._unread_file(start)
+            return
+        if "config_file" in given:
+            yield from self._of_config(start, of_file)
+        kind = self._distributed(start, of_file)
+        if kind == "use_deepspeed" and self._is_absent("deepspeed") and not self._installs_before(start):
+            rule = "be beside deepspeed in requirements.txt, without which accelerate ends"
+            yield self._fails(start, rule, "deepspeed in requirements.txt", "distributed_type: DEEPSPEED")
+        if self.hosts is None or self.hosts == 1 or (not kind and "config_file" in given and not of_file):
+            return
+        machines = given.get("num_machines", of_file.get("num_machines", 1))
+        several = (
+            "accelerate launch --num_machines $SM_HOST_COUNT --machine_rank $SM_CURRENT_HOST_RANK --main_process_ip ..."
+        )
+        number = _number(machines)
+        if number is None:
+            return
+        if number == 1:
+            yield self._alone(start, f"num_machines {machines}", several)
+            return
+        launcher = given.get("deepspeed_multinode_launcher") or (of_file.get("deepspeed_config") or {}).get(
+            "deepspeed_multinode_launcher", "pdsh"
+        )
+        if kind == "use_deepspeed" and launcher not in ("standard", "nossh"):
+            yield self._alone(start, f"deepspeed_multinode_launcher {launcher}", f"{several} standard")
+            return
+        if number != self.hosts:
+            rule = "wait for as many machines as the job has, or it waits until max_runtime or a timeout"
+            yield self._fails(start, rule, f"--num_machines {self.hosts}", f"{machines} with {self.hosts}")
+        rank = given.get("machine_rank", of_file.get("machine_rank", 0))
+        if UNKNOWN not in str(rank):
+            rule = "give each machine a rank of its own: several of one rank do not meet"
+            yield self._fails(start, rule, several, f"machine_rank {rank} on {self.hosts} machines")
+        address = given.get("main_process_ip", of_file.get("main_process_ip"))
+        if address in (None, "", *_HERE):
+            rule = "name the machine where all meet: each waits for the others at its own address"
+            yield self._fails(start, rule, several, f"main_process_ip {address or 'is missing'}")
+
+    def _fails(self, start: Start, rule: str, example: str, got: str) -> CommandMistake:
+        return CommandMistake("fails", start.run.line, rule, example, got)
+
+    def _installs_before(self, start: Start) -> bool:
+        return any(words[0] in _INSTALLERS or "pip" in words for words in self._words_before(start.run))
+
+    def _unread_file(self, start: Start) -> Iterator[CommandMistake]:
+        name, run = start.options["config_file"], start.run
+        path = "" if UNKNOWN in name else _path(run.folder, name)
+        others = any(words[0] not in _INSTALLERS for words in self._words_before(run))
+        if path and path not in self.files and not others:
+            near = difflib.get_close_matches(path, sorted(self.files), n=1, cutoff=0.0)
+            rule = "name a config_file of code's folder, without which accelerate ends"
+            yield self._fails(start, rule, repr(near[0] if near else "fsdp.yaml"), repr(name))
+
+    def _of_config(self, start: Start, of_file: Mapping[str, Any]) -> Iterator[CommandMistake]:
+        """What accelerate finds in its file."""
+        name, version = start.options["config_file"], self.versions.get("accelerate", "")
+        if of_file.get("compute_environment", "LOCAL_MACHINE") != "LOCAL_MACHINE":
+            rule = (
+                "name a config_file whose compute_environment is LOCAL_MACHINE, or accelerate starts a job from the job"
+            )
+            yield self._fails(start, rule, "LOCAL_MACHINE", f"{of_file['compute_environment']!r} of {name}")
+            return
+        if "distributed_type" not in of_file:
+            rule = "name a config_file with distributed_type, without which accelerate ends"
+            yield self._fails(start, rule, "distributed_type: FSDP", name)
+        known = keys_of_config(version)
+        for key in map(str, of_file):
+            if key not in known:
+                near = difflib.get_close_matches(key, known, n=1, cutoff=0.0)[0]
+                rule = "name a config_file whose keys accelerate knows, which ends at others"
+                yield self._fails(start, rule, repr(near), f"{key!r} of {name}")
+        processes = start.options.get("num_processes", of_file.get("num_processes", -1))
+        if processes == -1 and of_file.get("distributed_type") != "NO":
+            rule = "have num_processes, which a config_file of accelerate asks for"
+            yield self._fails(start, rule, "--num_processes $((SM_NUM_GPUS * SM_HOST_COUNT))", f"none, nor in {name}")
+        fsdp = {**(of_file.get("fsdp_config") or {}), **start.options}
+        if fsdp.get("fsdp_cpu_ram_efficient_loading") is True and fsdp.get("fsdp_sync_module_states") is False:
+            rule = "name a config_file with fsdp_sync_module_states: true beside fsdp_cpu_ram_efficient_loading: true"
+            yield self._fails(start, rule, "true", f"false of {name}")
+        deepspeed = of_file.get("deepspeed_config") or {}
+        if "deepspeed_config_file" in deepspeed and (beside := sorted({*_OF_FILE} & {*deepspeed})):
+            rule = "name a config_file whose deepspeed_config has nothing that its deepspeed_config_file has"
+            yield self._fails(start, rule, "zero_stage in the file of DeepSpeed", f"{beside[0]!r} of {name}")
+        yield from self._ignored_keys(start, of_file, options_of_config(version))
+
+    def _ignored_keys(self, start: Start, of_file: Mapping[str, Any], known: Iterable[str]) -> Iterator[CommandMistake]:
+        """Parts of the file set options by their names, and others are ignored."""
+        for part, prefix in (("fsdp_config", "fsdp_"), ("deepspeed_config", "")):
+            entries = of_file.get(part) or {}
+            for key in map(str, entries if isinstance(entries, dict) else ()):
+                if (key if key.startswith(prefix) else prefix + key) not in known:
+                    some = [one for one in known if one.startswith(prefix)]
+                    near = difflib.get_close_matches(key, some, n=1, cutoff=0.0)[0]
+                    rule = (
+                        "name a config_file whose keys accelerate reads: it ignores others, and its own default is used"
+                    )
+                    got = f"{key!r} in {part} of {start.options['config_file']}"
+                    yield CommandMistake("ignores-key", start.run.line, rule, repr(near), got)
+
+    def _of_deepspeed(self, start: Start) -> Iterator[CommandMistake]:
+        given = start.options
+        if (self.hosts or 1) > 1 and not {"hostfile", "no_ssh", "force_multi", "elastic_training"} & {*given}:
+            yield self._alone(start, "deepspeed without --hostfile", "torchrun --nnodes $SM_HOST_COUNT ...")
+
+
+def given_by(start: Start, passed: Mapping[str, str | None]) -> tuple[dict[str, str | None], list[str]] | None:
+    """Return the options that a script is given, and those that have no value; None where that is not certain.
+
+    Args:
+        start: The start of the script.
+        passed: The hyperparameters, for ``"$@"``; None for a value that is not known.
+    """
+    if "torch.distributed.launch" in start.run.words:  # which passes others
+        return None
+    given: dict[str, str | None] = {}
+    key, flags = "", list[str]()
+    for word in start.arguments:
+        if word == ALL:
+            given |= passed
+            key = ""
+        elif word.startswith("-") and not _NEGATIVE.fullmatch(word):
+            key, _, value = word.lstrip("-").partition("=")
+            flags = [*(flag for flag in flags if flag != key), *([] if "=" in word else [key])]
+            given[key] = (None if UNKNOWN in value else json.dumps(value)) if "=" in word else "true"
+        elif not key or UNKNOWN in key:
+            return None
+        elif key in flags:
+            flags.remove(key)
+            given[key] = None if UNKNOWN in word else json.dumps(word)
+    if start.launcher == "deepspeed" and "no_local_rank" not in start.options:
+        given["local_rank"] = None
+    return (given, flags) if UNKNOWN not in "".join(given) else None
+
+
+def _launcher(words: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
+    """The launcher that a program is, and its arguments; "" for another program."""
+    name = words[0]
+    if name in ("torchrun", "deepspeed"):
+        return name, words[1:]
+    if words[:2] == ("accelerate", "launch"):
+        return "accelerate launch", words[2:]
+    if name not in _PYTHONS:
+        return "", ()
+    module = words[2] if words[1:2] == ("-m",) and len(words) > 2 else ""
+    return (_LAUNCHED[module], words[3:]) if module in _LAUNCHED else ("python", words[1:])
+
+
+def _of_python(run: Run) -> Start | None:
+    words = run.words[1:]
+    while words and words[0] in ("-u", "-B", "-O"):
+        words = words[1:]
+    if not words or words[0].startswith("-") or UNKNOWN in words[0] or words[0] == ALL:
+        return None
+    return Start("python", {}, _path(run.folder, words[0]), words[1:], run)
+
+
+def _path(folder: PurePosixPath | None, name: str) -> str:
+    """A path relative to the folder of the script; "" for one elsewhere, or where that is not known."""
+    path = PurePosixPath(name)
+    if path.is_absolute():
+        return str(path.relative_to("/opt/ml/code")) if path.is_relative_to("/opt/ml/code") else ""
+    return "" if folder is None or ".." in path.parts or {*"*?[{~"} & {*name} else str(folder / path)
+
+
+def _number(value: object) -> int | None:
+    """A whole number, or the text of one."""
+    return int(str(value)) if isinstance(value, int | str) and str(value).isdigit() else None

@@ -1,0 +1,193 @@
+"""The programs that a command of bash starts, as far as its text says: read until the first line that may or may not run."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator, Mapping
+from pathlib import PurePosixPath
+from typing import NamedTuple
+
+# A word that is known only when the job runs; and all arguments of the shell.
+UNKNOWN, ALL = "\0", "$@"
+_SUBSTITUTION = re.compile(r"\$\([^()]*\)|\$\(\([^()]*\)\)|`[^`]*`")
+# A quoted text, or an escaped character, is kept; and a comment is not.
+_COMMENT = re.compile(r"""('[^']*'|"(?:\\.|[^"\\])*"|\\.)|(?<![^\s;&|()])#[^\n]*""", re.DOTALL)
+_DESCRIPTOR = re.compile(r"(?<=\s)\d+(?=[<>])")
+_VARIABLE = re.compile(r"\$(?:(\w+)|\{(\w+)(?::?-([^{}$]*))?\})")
+_ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
+_OPERATORS = "();<>|&\n"
+# What begins and ends a block, whose lines may not run, or run again; and what stands before its first command.
+_BEGINS, _ENDS = ("if", "for", "while", "until", "select", "{"), ("fi", "done", "}")
+_THEN = ("then", "do", "else", "elif")
+_TESTS = ("[", "[[", "test", "!", "grep", "command", "which", "false")
+# After which nothing is known of variables, or no line may run.
+_STOPS = (
+    "case",
+    "function",
+    "source",
+    ".",
+    "eval",
+    "unset",
+    "conda",
+    "mamba",
+    "sudo",
+    "ssh",
+    "docker",
+    "exit",
+    "return",
+)
+_BEFORE = ("exec", "nohup", "time", "env")
+_ASSIGNS = ("export", "readonly", "declare", "local")
+# What leaves the files and the programs of the machine as they are.
+_HARMLESS = {
+    *(
+        "set",
+        "export",
+        "echo",
+        "printf",
+        "cd",
+        "ls",
+        "pwd",
+        "nvidia-smi",
+        "printenv",
+        "cat",
+        "true",
+        ":",
+        "ulimit",
+        "tee",
+    ),
+    *("trap", "date", "sleep", "wait", "df", "free", "which", "shift", *_TESTS),
+}
+
+
+class Run(NamedTuple):
+    """One program that a command starts.
+
+    Attributes:
+        words: Its name and its arguments; ``UNKNOWN`` for one that is known only when the job runs, ``ALL`` for ``"$@"``.
+        line: The line of the text.
+        folder: Where it is started, relative to the folder of the script; None where that is not known.
+        is_certain: Whether it runs if those before it end well.
+        environment: The variables that the text sets.
+    """
+
+    words: tuple[str, ...]
+    line: int
+    folder: PurePosixPath | None
+    is_certain: bool
+    environment: Mapping[str, str]
+
+
+def runs(text: str, variables: Mapping[str, str]) -> Iterator[Run]:
+    """Yield the programs that a command starts, until nothing more is certain.
+
+    Args:
+        text: A command, or a file, of bash.
+        variables: Known variables of the environment.
+    """
+    known, given = {**variables}, dict[str, str]()
+    folder: PurePosixPath | None = PurePosixPath()
+    depth, depends, tested = 0, False, False
+    for line, words, joined in _commands(text, known):
+        depends = "||" in joined or ("&" in joined and "&&" in joined and (depends or tested))
+        while words and (words[0] in _THEN or words[0] in _BEGINS):
+            depth += words[0] in _BEGINS
+            if words[0] in ("for", "select"):
+                known[words[1]] = UNKNOWN
+            words = [] if words[0] in ("for", "select") else words[1:]
+        if words and words[0] in _ENDS:
+            depth -= 1
+            continue
+        maybe = depends or depth > 0
+        replaces = "exec" in words[:1]
+        words, own = _without_assignments(words)
+        if not words or words[0] in ("continue", "break"):
+            continue
+        tested = words[0] in _TESTS
+        assigned = words[words[0] in _ASSIGNS :]
+        if all(map(_ASSIGNMENT.fullmatch, assigned)):
+            for name, value in (word.split("=", 1) for word in assigned):
+                known[name] = given[name] = UNKNOWN if maybe or UNKNOWN in value else value
+        elif words[0] in _STOPS or UNKNOWN in words[0]:
+            if words[0] == "exit" and "||" in joined and not depth:  # where the one before it failed
+                continue
+            return
+        elif words[0] == "cd":
+            certain = not maybe and folder is not None and UNKNOWN not in words and len(words) == len(("cd", "FOLDER"))
+            folder = _below(folder, words[1]) if certain and folder is not None else None
+        elif words[0] not in _HARMLESS:
+            yield Run(tuple(words), line, folder, not maybe, {**given, **own})
+        if replaces:
+            return
+
+
+def _without_assignments(words: list[str]) -> tuple[list[str], dict[str, str]]:
+    """A program without what stands before it, and its own variables."""
+    own = dict[str, str]()
+    while len(words) > 1 and (words[0] in _BEFORE or _ASSIGNMENT.fullmatch(words[0])):
+        if words[0] not in _BEFORE:
+            if all(map(_ASSIGNMENT.fullmatch, words)):  # no program follows
+                break
+            name, value = words[0].split("=", 1)
+            own[name] = value
+        words = words[1:]
+    return words, own
+
+
+def _below(folder: PurePosixPath, name: str) -> PurePosixPath | None:
+    path = PurePosixPath(name.removeprefix("/opt/ml/code").lstrip("/") if name.startswith("/opt/ml/code") else name)
+    if path.is_absolute() or ".." in path.parts or name.startswith("~"):
+        return None
+    return path if name.startswith("/opt/ml/code") else folder / path
+
+
+def _commands(text: str, known: Mapping[str, str]) -> Iterator[tuple[int, list[str], str]]:
+    """The lines and the words of simple commands, and what joins each to the one before it."""
+    lines = text.splitlines()
+    text = _DESCRIPTOR.sub("", _COMMENT.sub(lambda match: match[1] or "", text).replace("\\\n", " "))
+    while (shorter := _SUBSTITUTION.sub(UNKNOWN, text)) != text:
+        text = shorter
+    if "$(" in text or "<<" in text:
+        return
+    lexer = shlex.shlex(text, posix=True, punctuation_chars=_OPERATORS)
+    lexer.whitespace, lexer.whitespace_split, lexer.commenters = " \t\r", True, ""
+    words, line, joined = list[str](), 1, ""
+    try:
+        for token in lexer:
+            if not {*token} <= {*_OPERATORS} or not token:
+                words.append(_known(token, known))
+                continue
+            if "<" in token or ">" in token:
+                if "\n" in token or not next(lexer, ""):
+                    return
+                continue
+            if words and not token.startswith("("):  # with which a function begins
+                line = _line(lines, line, words[0])
+                yield line, words, joined
+                joined = ""
+            words, joined = [], joined + token
+            if "(" in token or ")" in token:
+                return
+    except ValueError:  # a quote without an end
+        return
+    if words:
+        yield _line(lines, line, words[0]), words, joined
+
+
+def _line(lines: list[str], first: int, word: str) -> int:
+    """The first line, from a line on, that has a word."""
+    return next((number for number in range(first, len(lines) + 1) if word in lines[number - 1]), first)
+
+
+def _known(word: str, known: Mapping[str, str]) -> str:
+    """A word with what is known of its variables."""
+    if word in ("$@", "$*", "${@}"):
+        return ALL
+
+    def value(match: re.Match[str]) -> str:
+        text = known.get(match[1] or match[2], UNKNOWN)
+        return text if text and not re.search(r"\s", text) else UNKNOWN  # which may be several words, or none
+
+    found = _VARIABLE.sub(value, word)
+    return UNKNOWN if "$" in found else found
