@@ -421,6 +421,21 @@ def test_a_scripts_options_are_those_of_the_command_and_the_hyperparameters(
 
 
 @pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ('bash run.sh "$@"', "torchrun --n 4 train.py $@ --last"),
+        ("chmod +x run.sh && N=5 && ./run.sh --lr 1", "torchrun --n 4 train.py --lr 1 --last"),
+        ("cd src && sh run.sh", "torchrun --n 3 train.py --last"),
+    ],
+)
+def test_a_file_of_bash_that_a_command_starts_is_read_too(tmp_path: Path, text: str, words: str) -> None:
+    script = 'set -e\nN={}\ntorchrun --n $N train.py "$@" --last\n'
+    of = command(text, {"run.sh": script.format(4), "src/run.sh": script.format(3), "train.py": ""}, tmp_path)
+    [run] = of.runs
+    assert " ".join(run.words) == words
+
+
+@pytest.mark.parametrize(
     "text", ["python train.py data", "python train.py $OPTIONS", "python -m torch.distributed.launch train.py --lr 1"]
 )
 def test_options_that_are_not_certain_are_none(tmp_path: Path, text: str) -> None:

@@ -79,11 +79,12 @@ class TrainingCode(Value):
 
     @property
     def starts_processes(self) -> bool:
-        """Whether its command, or its file of bash, names a launcher."""
-        if self.command is None and not self.is_shell_script:
-            return False
-        path = Path(self.directory, self.entry_point)
-        return bool(_LAUNCHERS.search(self.command or path.read_text(errors="replace")))
+        """Whether its command, or a file of bash that is started, names a launcher."""
+        started = self.command or (self.entry_point if self.is_shell_script else "")
+        named = [path for path in self.files() if path.name in started] if started else []
+        files = [path for path in named if path.suffix == ".sh" or self.command is None]
+        texts = (Path(self.directory, path).read_text(errors="replace") for path in files)
+        return any(map(_LAUNCHERS.search, (started, *texts)))
 
     @property
     def program(self) -> str:

@@ -21,6 +21,7 @@ from training_jobs.lint.shell import ALL, UNKNOWN, Run, runs
 
 Kind = Literal["fails", "hosts-alone", "ignores-key"]
 _MODULES = {"torchrun": "torch", "accelerate launch": "accelerate", "deepspeed": "deepspeed"}
+_SHELLS = ("bash", "sh")
 _PYTHONS = ("python", "python3")
 _LAUNCHED = {
     "torch.distributed.run": "torchrun",
@@ -114,13 +115,29 @@ class Command:
     variables: Mapping[str, str] = field(default_factory=dict)
 
     @cached_property
-    def _runs(self) -> list[Run]:
+    def runs(self) -> list[Run]:
+        """The programs that are started, in their order."""
         of_machines = {} if self.hosts is None else {"SM_HOST_COUNT": str(self.hosts)}
-        return [*runs(self.text, {**of_machines, **self.variables})]
+        known = {**of_machines, **self.variables}
+        return [inner for run in runs(self.text, known) for inner in self._inside(run, known)]
+
+    def _inside(self, run: Run, known: Mapping[str, str]) -> Iterator[Run]:
+        """The programs of a file of bash that a command starts, or itself."""
+        words = run.words[run.words[0] in _SHELLS :]
+        path = _path(run.folder, words[0]) if words else ""
+        if path not in self.files or not path.endswith(".sh"):
+            yield run
+            return
+        text = (self.folder / path).read_text(errors="replace")
+        for inner in runs(text, {**known, **run.environment}):
+            passed = (part for word in inner.words for part in (words[1:] if word == ALL else (word,)))
+            folder = None if inner.folder is None or run.folder is None else run.folder / inner.folder
+            certain = run.is_certain and inner.is_certain
+            yield Run(tuple(passed), run.line, folder, certain, inner.environment)
 
     @cached_property
     def _read(self) -> list[Start | CommandMistake]:
-        found = (self._start(run) for run in self._runs if run.is_certain)
+        found = (self._start(run) for run in self.runs if run.is_certain)
         return [one for one in found if one is not None]
 
     @property
@@ -180,7 +197,7 @@ class Command:
             yield CommandMistake(
                 "fails",
                 run.line,
-                f"start a program that the container has, or requirements.txt brings: bash finds no {run.words[0]}",
+                f"start a program that the container has, or requirements.txt brings, as they do not {module}",
                 f"{module} in requirements.txt",
                 " ".join(run.words[:2]),
             )
@@ -194,7 +211,7 @@ class Command:
         return module in self.absent or (self.modules is not None and module not in self.modules)
 
     def _words_before(self, run: Run) -> Iterator[tuple[str, ...]]:
-        return (other.words for other in self._runs[: self._runs.index(run)])
+        return (other.words for other in self.runs[: self.runs.index(run)])
 
     def _processes(self, start: Start) -> int | None:
         options = start.options
