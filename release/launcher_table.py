@@ -27,6 +27,12 @@ FACTS = Path(__file__).parents[1] / "training_jobs" / "training_jobs" / "facts" 
 _JSON = {"Accept": "application/vnd.pypi.simple.v1+json"}
 _WITHOUT_VALUE = ("store_true", "store_false", "count", "help", "check_env", "_CustomHelpAction")
 _TYPES = ("int", "float")
+# Parts of a file of DeepSpeed by the file and the class that read them.
+_PARTS = {
+    "zero_optimization": (1, "DeepSpeedZeroConfig"),
+    "offload_param": (2, "DeepSpeedZeroOffloadParamConfig"),
+    "offload_optimizer": (2, "DeepSpeedZeroOffloadOptimizerConfig"),
+}
 Row = tuple[str, str, str, tuple[str, ...]]
 
 
@@ -54,7 +60,16 @@ SOURCES = {
         ("accelerate/commands/launch.py", "accelerate/commands/config/config_args.py", "accelerate/commands/utils.py"),
         "launch_command_parser",
     ),
-    "deepspeed": Source("deepspeed", "0.9", ("deepspeed/launcher/runner.py",), "parse_args"),
+    "deepspeed": Source(
+        "deepspeed",
+        "0.9",
+        (
+            "deepspeed/launcher/runner.py",
+            "deepspeed/runtime/zero/config.py",
+            "deepspeed/runtime/zero/offload_config.py",
+        ),
+        "parse_args",
+    ),
 }
 
 
@@ -86,10 +101,13 @@ def table_of(source: Source, index: str, session: requests.Session) -> dict[str,
         "options": spans([[*options_in(text[0], source.function)] for text in texts], versions),
     }
     if source.package == "accelerate":
-        keys = [[(name,) for name in fields_of(text[1])] for text in texts]
+        keys = [[(name,) for name, _ in fields_of(text[1], ("BaseConfig", "ClusterConfig"))] for text in texts]
         table["keys"] = spans(keys, versions)
         # `CustomArgumentParser` takes `--some-name` for `--some_name` too.
         table["hyphens_from"] = next(v for v, text in zip(versions, texts, strict=True) if "CustomArg" in text[2])
+    if source.package == "deepspeed":
+        for part, (number, name) in _PARTS.items():
+            table[part] = spans([[*fields_of(text[number], (name,))] for text in texts], versions)
     return table
 
 
@@ -123,13 +141,16 @@ def options_in(text: str, function: str) -> Iterator[Row]:
             yield " ".join(names), takes, kind if kind in _TYPES else "", values
 
 
-def fields_of(text: str) -> Iterator[str]:
-    """The fields of accelerate's ClusterConfig, and of what it is made of."""
+def fields_of(text: str, classes: tuple[str, ...]) -> Iterator[tuple[str, str]]:
+    """The fields of classes and their types; of pydantic's, by their aliases too."""
     for node in ast.walk(ast.parse(text)):
-        if isinstance(node, ast.ClassDef) and node.name in ("BaseConfig", "ClusterConfig"):
+        if isinstance(node, ast.ClassDef) and node.name in classes:
             for field in node.body:
                 if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name):
-                    yield field.target.id
+                    kind = ast.unparse(field.annotation).removeprefix("Optional[").rstrip("]")
+                    yield field.target.id, kind
+                    given = field.value.keywords if isinstance(field.value, ast.Call) else ()
+                    yield from ((ast.literal_eval(one.value), kind) for one in given if one.arg == "alias")
 
 
 def spans(rows: list[list[Any]], versions: list[str]) -> list[list[Any]]:
@@ -153,13 +174,19 @@ def rendered(tables: dict[str, Any]) -> str:
         "of each minor version",
         "options": ["names", "what follows: value, nothing, optional or rest", "type", "choices", "first", "last"],
         "keys": ["of the file that --config_file names", "first", "last"],
+        "zero_optimization, offload_param, offload_optimizer": [
+            "key of these parts of a file of DeepSpeed",
+            "type",
+            "first",
+            "last",
+        ],
     }
     lines = [f' "{key}": {json.dumps(value)},' for key, value in head.items()]
     parts = []
     for name, table in tables.items():
         inner = [
             f'   "{key}": [\n' + ",\n".join(f"    {json.dumps(row)}" for row in value) + "\n   ]"
-            if key in ("options", "keys")
+            if value and isinstance(value[0], list)
             else f'   "{key}": {json.dumps(value)}'
             for key, value in table.items()
         ]

@@ -25,7 +25,7 @@ from cdk_sagemaker_training.request.variables import names_index
 if TYPE_CHECKING:
     from cdk_sagemaker_training.resources.image import TrainingImage
     from training_jobs.lint import Command
-    from training_jobs.lint.options import Options
+    from training_jobs.lint.options import Options, Refusal
     from training_jobs.lint.requirements import Mistake
 
 _MOST = 3  # of one rule, in one warning
@@ -42,7 +42,7 @@ _FOLDERS = re.compile(r"dir|path|folder|out|save", re.IGNORECASE)
 _FIELD = re.compile(r"(?:States\.Format\('\{\}', )?\$\.(?P<name>\w+)\)?")
 _REQUIREMENTS = Path("requirements.txt")  # which the toolkit installs
 # Requirements that pin a library of Hugging Face, and what installs others beside requirements.txt.
-_OF_HUGGING_FACE = ("transformers", "trl", "peft", "accelerate", "datasets")
+_OF_HUGGING_FACE = ("transformers", "trl", "peft", "accelerate", "datasets", "deepspeed")
 _PINS = re.compile(r"(\w+)(?:\[[\w, -]+\])?\s*={2,3}\s*(\d+\.\d+(?:\.\d+)?)\s*(?:[;#].*)?")
 _INSTALLS = re.compile(r"\b(?:pip3?|conda|mamba|uv|poetry)\b")
 _FRAMEWORKS = {"torch": "pytorch", "tensorflow": "tensorflow"}
@@ -225,7 +225,38 @@ def check_options(code: TrainingCode, context: JobContext) -> None:
         ValueError: The script would end at its arguments, or take False for True.
     """
     pairs = code.arguments == "--key value"
-    _refuse(_options(code, context.props), context, code.flags, pairs=pairs, folder=Path(code.directory))
+    options = _options(code, context.props)
+    _refuse(options, context, code.flags, pairs=pairs, folder=Path(code.directory))
+    if code.command is None and not code.is_shell_script and context.props.get("container_entrypoint") is None:
+        for refusal in _of_deepspeed(code, context, _given(context), _world(context), options):
+            raise must(f"hyperparameters[{refusal.key!r}]", refusal.rule, refusal.example, refusal.got)
+
+
+def _of_deepspeed(
+    code: TrainingCode,
+    context: JobContext,
+    given: Mapping[str, str | None],
+    world: int | None,
+    options: Options | None,
+) -> Iterator[Refusal]:
+    """What is wrong of a file of DeepSpeed that an argument names."""
+    from training_jobs.lint import Job, deepspeed_refusals
+
+    if {"deepspeed", "deepspeed_config"} & given.keys():
+        files = tuple(code.files())
+        modules, absent = _modules(code, files, context)
+        job = Job(modules=modules, absent=absent, versions=_versions(code, files, context.props))
+        yield from deepspeed_refusals(given, Path(code.directory), world, job, options)
+
+
+def _world(context: JobContext) -> int | None:
+    """The number of torchrun's processes on all machines; None where that is not known."""
+    request = context.job_request
+    hosts, facts = instance_count(request), [instance_facts(name) for name in instance_types(request)]
+    given = request.hyperparameters.get("sagemaker_mpi_num_of_processes_per_host", "")
+    each = {int(given) if given.isdigit() else one.processes for one in facts if one is not None}
+    launched = request.hyperparameters.get("sagemaker_torch_distributed_enabled") == "true" and not request.group_names
+    return each.pop() * hosts if launched and hosts is not None and len(each) == 1 and None not in facts else None
 
 
 def check_copied_options(image: TrainingImage, context: JobContext) -> None:
@@ -289,11 +320,16 @@ def check_command(code: TrainingCode, context: JobContext) -> None:
         found = given_by(start, passed)
         for script in scripts_of(root, [Path(start.script)] if found and start.script else []):
             options = options_of(script, command.versions if script.imports & {"transformers", "trl"} else {})
-            if found is None or options is None or any(option.is_positional for option in options.options):
+            if found is None:
                 continue
             here = root if start.run.folder == PurePosixPath() else None
-            place = _place(code, start.run.line)
-            for refusal in refusals(options, *found, pairs=True, folder=here, device=device_of(context.job_request)):
+            place, device = _place(code, start.run.line), device_of(context.job_request)
+            told: list[Refusal] = []
+            if options is not None and not any(option.is_positional for option in options.options):
+                told += refusals(options, *found, pairs=True, folder=here, device=device)
+            if here is not None:
+                told += _of_deepspeed(code, context, found[0], command.world(start), options)
+            for refusal in told:
                 from_job = refusal.key in passed and found[0].get(refusal.key) == passed[refusal.key]
                 of_job = f"hyperparameters[{refusal.key!r}]" if from_job else ""
                 prop = of_job or f"{f'--{refusal.key}' if refusal.key else 'the arguments'} of {place}"

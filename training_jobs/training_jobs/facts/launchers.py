@@ -114,6 +114,16 @@ def options_of_config(version: str) -> frozenset[str]:
     return frozenset(_name(row[0].split()) for row in _rows("accelerate launch", "options", version))
 
 
+def fields_of_deepspeed(part: str, version: str) -> Mapping[str, str]:
+    """Return the keys that a part of a file of DeepSpeed may have, and their types.
+
+    Args:
+        part: ``"zero_optimization"``, ``"offload_param"`` or ``"offload_optimizer"``.
+        version: Of deepspeed; where the table has no such version, the keys of all.
+    """
+    return dict(_rows("deepspeed", part, version))
+
+
 def _rows(launcher: str, table: str, version: str) -> list[list[Any]]:
     return [
         row[:-2] for row in _tables()[launcher][table] if _is_between(launcher, version, row[-2], row[-1]) is not False

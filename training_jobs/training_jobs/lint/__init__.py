@@ -12,6 +12,7 @@ from training_jobs.lint.checks import scripts_of as scripts_of
 from training_jobs.lint.commands import Command as Command
 from training_jobs.lint.commands import given_by as given_by
 from training_jobs.lint.dataclass_options import options_of as options_of
+from training_jobs.lint.deepspeed_file import deepspeed_refusals as deepspeed_refusals
 from training_jobs.lint.options import ignored as ignored
 from training_jobs.lint.options import ignored_keys as ignored_keys
 from training_jobs.lint.options import refusals as refusals

@@ -17,6 +17,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any, Literal, NamedTuple
 
 from training_jobs.facts.launchers import RefusedError, keys_of_config, options_of_config, read_arguments
+from training_jobs.lint.deepspeed_file import file_mistakes
 from training_jobs.lint.shell import ALL, UNKNOWN, Run, runs
 
 Kind = Literal["fails", "hosts-alone", "ignores-key"]
@@ -154,6 +155,15 @@ class Command:
         """Return how many processes the first launcher starts on each host; None where that is not known, or there is none."""
         return next((self._processes(start) for start in self.starts if start.launcher != "python"), None)
 
+    def world(self, start: Start) -> int | None:
+        """Return the number of processes on all machines; None where that is not known.
+
+        Args:
+            start: The start of a script.
+        """
+        processes = self._processes(start)
+        return None if processes is None or self.hosts is None else processes * self.hosts
+
     def mistakes(self) -> Iterator[CommandMistake]:
         """Yield the mistakes, in the order of the lines; none where a comment of the text switches this off."""
         if _ALLOWED.search(self.text):
@@ -190,22 +200,12 @@ class Command:
 
     def _missing(self, start: Start) -> Iterator[CommandMistake]:
         """A program or a script that is not there."""
-        run = start.run
         module = _MODULES.get(start.launcher, "")
-        installs = any(words[0] in _INSTALLERS or "pip" in words for words in self._words_before(run))
-        if module and self._is_absent(module) and not installs:
-            yield CommandMistake(
-                "fails",
-                run.line,
-                f"start a program that the container has, or requirements.txt brings, as they do not {module}",
-                f"{module} in requirements.txt",
-                " ".join(run.words[:2]),
-            )
-        others = any(words[0] not in _INSTALLERS for words in self._words_before(run))
-        if start.script and not others and start.script not in self.files:
-            near = difflib.get_close_matches(start.script, sorted(self.files), n=1, cutoff=0.0)
-            rule = "start a file of code's folder, which the machine has in /opt/ml/code"
-            yield CommandMistake("fails", run.line, rule, repr(near[0] if near else "train.py"), repr(start.script))
+        if module and self._is_absent(module) and not self._installs_before(start):
+            rule = f"start a program that the container has, or requirements.txt brings, as they do not {module}"
+            yield self._fails(start, rule, f"{module} in requirements.txt", " ".join(start.run.words[:2]))
+        rule = "start a file of code's folder, which the machine has in /opt/ml/code"
+        yield from self._without_file(start, start.script, rule, "train.py")
 
     def _is_absent(self, module: str) -> bool:
         return module in self.absent or (self.modules is not None and module not in self.modules)
@@ -345,13 +345,10 @@ class Command:
         return any(words[0] in _INSTALLERS or "pip" in words for words in self._words_before(start.run))
 
     def _unread_file(self, start: Start) -> Iterator[CommandMistake]:
-        name, run = start.options["config_file"], start.run
-        path = "" if UNKNOWN in name else _path(run.folder, name)
-        others = any(words[0] not in _INSTALLERS for words in self._words_before(run))
-        if path and path not in self.files and not others:
-            near = difflib.get_close_matches(path, sorted(self.files), n=1, cutoff=0.0)
-            rule = "name a config_file of code's folder, without which accelerate ends"
-            yield self._fails(start, rule, repr(near[0] if near else "fsdp.yaml"), repr(name))
+        name = start.options["config_file"]
+        path = "" if UNKNOWN in name else _path(start.run.folder, name)
+        rule = "name a config_file of code's folder, without which accelerate ends"
+        yield from self._without_file(start, path, rule, "fsdp.yaml")
 
     def _of_config(self, start: Start, of_file: Mapping[str, Any]) -> Iterator[CommandMistake]:
         """What accelerate finds in its file."""
@@ -379,11 +376,32 @@ class Command:
         if fsdp.get("fsdp_cpu_ram_efficient_loading") is True and fsdp.get("fsdp_sync_module_states") is False:
             rule = "name a config_file with fsdp_sync_module_states: true beside fsdp_cpu_ram_efficient_loading: true"
             yield self._fails(start, rule, "true", f"false of {name}")
-        deepspeed = of_file.get("deepspeed_config") or {}
-        if "deepspeed_config_file" in deepspeed and (beside := sorted({*_OF_FILE} & {*deepspeed})):
-            rule = "name a config_file whose deepspeed_config has nothing that its deepspeed_config_file has"
-            yield self._fails(start, rule, "zero_stage in the file of DeepSpeed", f"{beside[0]!r} of {name}")
+        deepspeed = of_file.get("deepspeed_config")
+        if isinstance(deepspeed, dict) and "deepspeed_config_file" in deepspeed:
+            yield from self._of_deepspeed_file(start, deepspeed)
         yield from self._ignored_keys(start, of_file, options_of_config(version))
+
+    def _of_deepspeed_file(self, start: Start, part: Mapping[str, Any]) -> Iterator[CommandMistake]:
+        """What the file of DeepSpeed says that accelerate's file names, and what beside it ends accelerate."""
+        path = _path(start.run.folder, str(part["deepspeed_config_file"]))
+        if path in self.files:
+            world = self.world(start)
+            text = (self.folder / path).read_text(errors="replace")
+            for mistake in file_mistakes(text, self.versions.get("deepspeed", ""), world):
+                rule = f"name a deepspeed_config_file that is right: it must {mistake.rule}"
+                yield self._fails(start, rule, mistake.example, f"{path} with {mistake.got}")
+        else:
+            yield from self._without_file(start, path, "name a deepspeed_config_file of code's folder", "zero3.json")
+        if beside := sorted({*_OF_FILE} & {*part}):
+            rule = "name a config_file whose deepspeed_config has nothing that its deepspeed_config_file has"
+            got = f"{beside[0]!r} of {start.options['config_file']}"
+            yield self._fails(start, rule, "zero_stage in the file of DeepSpeed", got)
+
+    def _without_file(self, start: Start, path: str, rule: str, example: str) -> Iterator[CommandMistake]:
+        """A file that is not there, unless what runs before may bring it."""
+        if path and path not in self.files and all(words[0] in _INSTALLERS for words in self._words_before(start.run)):
+            near = difflib.get_close_matches(path, sorted(self.files), n=1, cutoff=0.0)
+            yield self._fails(start, rule, repr(near[0] if near else example), repr(path))
 
     def _ignored_keys(self, start: Start, of_file: Mapping[str, Any], known: Iterable[str]) -> Iterator[CommandMistake]:
         """Parts of the file set options by their names, and others are ignored."""
