@@ -57,7 +57,7 @@ def archive_of(stack: UserStack) -> tuple[str, dict[str, int]]:
 
 def test_the_archive_has_the_files_of_the_folder_and_no_hidden_or_excluded_ones(source: Path) -> None:
     stack = UserStack()
-    stack.workflow(code=TrainingCode(str(source), exclude=["*.ipynb"]))
+    stack.task(code=TrainingCode(str(source), exclude=["*.ipynb"]))
     assert archive_of(stack)[1] == {
         "models/gpt.py": 0o644,
         "requirements.txt": 0o644,
@@ -94,8 +94,8 @@ def test_files_that_are_left_out_start_and_install_nothing(source: Path) -> None
     (source / "setup.py").write_text("")
     assert TrainingCode(str(source), entry_point="run.sh", exclude=["requirements.txt"]).program == "run.sh"
     job = DataParallelJob(InstanceGroup("ml.g5.12xlarge"), launcher=Torchrun())
-    UserStack().workflow(job=job, code=TrainingCode(str(source), exclude=["setup.py"]))
-    message = message_of(lambda: UserStack().workflow(job=job, code=TrainingCode(str(source))))
+    UserStack().task(job=job, code=TrainingCode(str(source), exclude=["setup.py"]))
+    message = message_of(lambda: UserStack().task(job=job, code=TrainingCode(str(source))))
     assert message.startswith("code.directory must be a folder without setup.py for Torchrun()")
 
 
@@ -137,7 +137,7 @@ def test_a_command_beside_a_launcher_is_refused(source: Path, launcher: Any, key
     job = DataParallelJob(InstanceGroup("ml.g5.12xlarge"), launcher=launcher)
     code = TrainingCode(str(source), command="accelerate launch train.py")
     assert reads(
-        message_of(lambda: UserStack().workflow(job=job, code=code)),
+        message_of(lambda: UserStack().task(job=job, code=code)),
         f"launcher must be left out beside code.command ... got {key!r}",
     )
 
@@ -147,7 +147,7 @@ def test_the_archives_hash_depends_on_the_form_of_arguments(source: Path, other:
     hashes = []
     for given in ({}, other):
         stack = UserStack()
-        stack.workflow(code=TrainingCode(str(source), **given))
+        stack.task(code=TrainingCode(str(source), **given))
         hashes.append(archive_of(stack)[0])
     assert hashes[0] != hashes[1]
 
@@ -179,7 +179,7 @@ def test_an_unknown_form_of_arguments_is_refused(source: Path) -> None:
 def test_the_hash_is_that_of_what_hosts_see(source: Path, edit: Callable[[Path], Any], changed: bool) -> None:
     def hash_of_code() -> str:
         stack = UserStack()
-        stack.workflow(code=TrainingCode(str(source), "run.sh"))
+        stack.task(code=TrainingCode(str(source), "run.sh"))
         return archive_of(stack)[0]
 
     before = hash_of_code()
@@ -251,7 +251,7 @@ def image_of(stack: UserStack, folder: Path, *lines: str) -> TrainingImage:
 def test_an_image_with_a_script_of_its_own_is_refused(source: Path, line: str) -> None:
     stack = UserStack()
     image = image_of(stack, source, line)
-    message = message_of(lambda: stack.workflow(image=image, code=TrainingCode(str(source))))
+    message = message_of(lambda: stack.task(image=image, code=TrainingCode(str(source))))
     assert message.startswith("code must be left out")
     assert message.endswith(f"with an image whose Dockerfile has a script of its own ({line.splitlines()[-1]})")
 
@@ -276,13 +276,13 @@ def test_an_image_with_libraries_of_its_own_is_taken(source: Path) -> None:
     ],
 )
 def test_what_starts_another_script_is_refused(source: Path, props: dict[str, Any], because: str) -> None:
-    message = message_of(lambda: UserStack().workflow(code=TrainingCode(str(source)), **props))
+    message = message_of(lambda: UserStack().task(code=TrainingCode(str(source)), **props))
     assert reads(message, f"code must be left out ... got {TrainingCode(str(source))!r} with {because}")
 
 
 @pytest.mark.parametrize("name", ["sagemaker_program", "sagemaker_submit_directory"])
 def test_a_hyperparameter_that_the_code_sets_is_refused(source: Path, name: str) -> None:
-    message = message_of(lambda: UserStack().workflow(code=TrainingCode(str(source)), hyperparameters={name: "x.py"}))
+    message = message_of(lambda: UserStack().task(code=TrainingCode(str(source)), hyperparameters={name: "x.py"}))
     assert reads(message, f"hyperparameters must not contain {name!r}, which code sets ... got 'x.py'")
 
 

@@ -9,7 +9,14 @@ import aws_cdk as cdk
 import pytest
 from stacks import UserStack, message_of
 
-from cdk_sagemaker_training import DataParallelJob, HeterogeneousJob, InstanceGroup, TrainingCode, TrainingImage
+from cdk_sagemaker_training import (
+    DataParallelJob,
+    HeterogeneousJob,
+    InstanceGroup,
+    Torchrun,
+    TrainingCode,
+    TrainingImage,
+)
 
 SCRIPT = """
 import argparse
@@ -160,3 +167,44 @@ def test_a_launcher_that_nothing_brings_into_awss_container_is_refused(
         )
     else:
         make()
+
+
+WRONG = "hyperparameters['deepspeed'] must name a file that is right: it must have a train_batch_size that is"
+MISSING = "hyperparameters['deepspeed'] must name a file of code's folder, like 'zero.json', got 'zreo.json'"
+
+
+@pytest.mark.parametrize(
+    ("launcher", "file", "refused"),
+    [
+        (Torchrun(processes_per_host=5), "zero.json", WRONG),
+        (Torchrun(processes_per_host=7), "zero.json", WRONG),
+        (Torchrun(processes_per_host=6), "zero.json", ""),
+        (None, "zero.json", ""),  # how many processes the script starts is not known
+        (Torchrun(), "zreo.json", MISSING),
+        (Torchrun(), "/opt/ml/input/data/configs/zero.json", ""),
+    ],
+)
+def test_a_file_of_deepspeed_is_held_against_the_processes_of_all_machines(
+    source: Path, launcher: Torchrun | None, file: str, refused: str
+) -> None:
+    (source / "zero.json").write_text('{"train_batch_size": 96, "train_micro_batch_size_per_gpu": 8}')
+    (source / "other.py").write_text("")
+    job = DataParallelJob(InstanceGroup(FOUR_GPUS, 2), launcher=launcher)
+    code = TrainingCode(str(source), entry_point="other.py")
+
+    def make() -> None:
+        UserStack().task(job=job, code=code, hyperparameters={"deepspeed": file})
+
+    if refused:
+        assert message_of(make).startswith(refused)
+    else:
+        make()
+
+
+def test_a_file_of_deepspeed_in_a_command_is_held_against_the_commands_processes(source: Path) -> None:
+    (source / "zero.json").write_text('{"train_batch_size": 100, "train_micro_batch_size_per_gpu": 8}')
+    (source / "other.py").write_text("")
+    message = message_of(lambda: run(source, "torchrun --nproc_per_node 4 other.py --deepspeed zero.json"))
+    assert message.startswith("--deepspeed of command, of code, must name a file that is right")
+    (source / "zero.json").write_text('{"train_batch_size": 96, "train_micro_batch_size_per_gpu": 8}')
+    run(source, "torchrun --nproc_per_node 4 other.py --deepspeed zero.json")

@@ -185,7 +185,7 @@ def test_what_fails_on_aws_is_refused_with_what_the_image_has(container: str, jo
 def test_what_an_unlisted_tag_has_is_not_known() -> None:
     stack = UserStack()
     taken = TrainingImage.from_dlc(stack, "Dlc", "pytorch", unlisted("2.13-cu133-amzn2023-sagemaker"))
-    stack.workflow(image=taken, job=model(V1))
+    stack.task(image=taken, job=model(V1))
     assert "unlisted" in stack.warned()
 
 
@@ -247,7 +247,7 @@ def built(stack: UserStack, folder: Path, base: str, **props: Any) -> TrainingIm
 def test_an_image_that_is_built_has_what_its_base_has(base: str, job: Any, rule: str, tmp_path: Path) -> None:
     stack = UserStack()
     taken = built(stack, tmp_path, base)
-    assert rule in message_of(lambda: stack.workflow(image=taken, job=job))
+    assert rule in message_of(lambda: stack.task(image=taken, job=job))
 
 
 PACKAGED = sorted(
@@ -260,7 +260,7 @@ def test_a_packaged_dockerfile_has_a_base_for_volta_which_its_error_names(file: 
     def workflow_of(**build_args: str) -> None:
         stack = UserStack()
         image = TrainingImage.from_asset(stack, "Built", str(CODE), file=file, build_args=build_args)
-        stack.workflow(image=image, job=parallel(Torchrun(), V100))
+        stack.task(image=image, job=parallel(Torchrun(), V100))
 
     assert len(PACKAGED) == 7
     assert "build_args={'GPU': 'volta'} of a packaged Dockerfile" in message_of(workflow_of)
@@ -279,22 +279,22 @@ def test_a_packaged_dockerfile_has_a_base_for_volta_which_its_error_names(file: 
 )
 def test_what_is_not_known_of_an_image_is_not_checked(base: str, job: Any, tmp_path: Path) -> None:
     stack = UserStack()
-    stack.workflow(image=built(stack, tmp_path, base), job=job)
+    stack.task(image=built(stack, tmp_path, base), job=job)
     assert stack.warned() == []
 
 
 def test_an_image_provides_more_than_its_base(tmp_path: Path) -> None:
     stack = UserStack()
     base = f"public.ecr.aws/deep-learning-containers/{PT_213}"
-    stack.workflow(image=built(stack, tmp_path, base, provides={"smddp": "2.8"}), job=parallel(SmDdp(), A100))
+    stack.task(image=built(stack, tmp_path, base, provides={"smddp": "2.8"}), job=parallel(SmDdp(), A100))
     assert stack.warned() == []
 
 
 def test_an_image_of_ones_own_provides_what_it_says_and_no_more() -> None:
     stack = UserStack()
     taken = TrainingImage.from_uri(stack, "Own", IMAGE_URI, provides={"pytorch": "2.9", "cuda": "13.0"})
-    stack.workflow(image=taken, job=parallel(Torchrun()))
-    message = message_of(lambda: stack.workflow("Other", image=taken, job=parallel(Mpi())))
+    stack.task(image=taken, job=parallel(Torchrun()))
+    message = message_of(lambda: stack.task("Other", image=taken, job=parallel(Mpi())))
     assert "have open-mpi for Mpi()" in message
     assert message.endswith("got an image with pytorch 2.9, cuda 13.0")
 
@@ -379,5 +379,5 @@ def test_a_list_of_subnets_that_is_a_token_is_refused_with_the_way_to_write_it()
 
     assert message_of(lambda: network("Whole", ids)).startswith("vpc must have subnets whose number is known at synth")
     selected = network("Selected", [cdk.Fn.select(0, ids)])
-    stack.workflow(network=selected)
+    stack.task(network=selected)
     assert stack.resolve(selected.vpc_config()["Subnets"]) == [{"Fn::Select": [0, {"Ref": "Subnets"}]}]

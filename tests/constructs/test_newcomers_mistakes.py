@@ -191,7 +191,7 @@ def test_a_container_without_the_toolkit_is_warned_of_where_the_job_has_no_comma
     repository: str, tag: str, text: str
 ) -> None:
     stack = Stack()
-    stack.workflow(image=stack.dlc(repository, tag))
+    stack.task(image=stack.dlc(repository, tag))
     assert text in stack.warnings("image-without-toolkit")[0]
     other = Stack()
     other.workflow(image=other.dlc(repository, tag), container_entrypoint=["python", "train.py"])
@@ -315,7 +315,7 @@ def test_a_type_that_the_region_lacks_is_warned_of_with_regions_that_have_it() -
 )
 def test_a_type_is_not_warned_of_where_it_is_or_where_nothing_is_known(region: str | None, instance_type: str) -> None:
     stack = Stack(region)
-    stack.workflow(instance_type)
+    stack.task(instance_type)
     assert "instance-type-not-in-region" not in stack.warned()
 
 
@@ -527,7 +527,7 @@ def test_an_alias_of_a_volumes_key_is_refused() -> None:
     stack = Stack()
     imported = kms.Alias.from_alias_name(stack, "Imported", "alias/models")
     assert reads(
-        message_of(lambda: stack.workflow(CPU, volume_key=imported)),
+        message_of(lambda: stack.task(CPU, volume_key=imported)),
         "volume_key must be a key, of which SageMaker takes no alias ... got the alias 'alias/models'",
     )
 
@@ -566,7 +566,7 @@ def test_a_channel_beside_what_jobs_make_is_not_warned_of() -> None:
 
 def test_the_warnings_can_be_acknowledged() -> None:
     stack = Stack()
-    stack.workflow(CPU, max_runtime=cdk.Duration.seconds(2))
+    stack.task(CPU, max_runtime=cdk.Duration.seconds(2))
     for id in stack.warned():
         cdk.Annotations.of(stack).acknowledge_warning(f"cdk-sagemaker-training:{id}", "it is a trial")
     assert stack.warnings() == []

@@ -161,7 +161,9 @@ def broken_by_default(faults: int) -> set[str]:
 
 
 @pytest.mark.parametrize(
-    ("change", "faults", "property"), [one[1:] for one in MUTANTS], ids=[one[0] for one in MUTANTS]
+    ("change", "faults", "property"),
+    # A second of a processor with a fault, and more.
+    [pytest.param(*one[1:], id=one[0], marks=[pytest.mark.soak] * (one[2] > 0)) for one in MUTANTS],
 )
 def test_a_mutant_of_the_default_workflow_breaks_a_property(change: Change, faults: int, property: str) -> None:
     mutant = deepcopy(unguarded())

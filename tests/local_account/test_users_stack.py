@@ -301,6 +301,7 @@ def with_secrets(out: Path, number: int) -> cdk.Stack:
     return stack
 
 
+@pytest.mark.soak  # ten seconds of a processor; its layers are in test_functions.py
 def test_a_function_with_layers_in_a_vpc_reads_a_secret_and_a_version_of_it_stays(
     running: Running, tmp_path: Path
 ) -> None:

@@ -110,6 +110,7 @@ def test_the_command_line_requires_neither_the_cdk_nor_node() -> None:
         "boto3",
         "botocore",
         "packaging",
+        "pyyaml",
         "rich",
         "typer",
     }

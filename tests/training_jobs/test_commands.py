@@ -368,7 +368,23 @@ def test_a_file_of_accelerate_that_cannot_train_is_found(
     tmp_path: Path, content: str, given: Mapping[str, Any], found: list[str]
 ) -> None:
     text = "accelerate launch --config_file a.yaml train.py"
-    of = command(text, {"a.yaml": content, "train.py": ""}, tmp_path, **given)
+    of = command(text, {"a.yaml": content, "train.py": "", "z.json": "{}"}, tmp_path, **given)
+    assert [f"{mistake.kind} {mistake.got}" for mistake in of.mistakes()] == found
+
+
+@pytest.mark.parametrize(
+    ("name", "found"),
+    [
+        ("zero.json", ["fails zero.json with 'stge'"]),
+        ("zreo.json", ["fails 'zreo.json'"]),
+        ("/opt/ml/code/zero.json", ["fails zero.json with 'stge'"]),
+        ("/opt/elsewhere/zero.json", []),
+    ],
+)
+def test_a_file_of_deepspeed_that_accelerates_file_names_is_read(tmp_path: Path, name: str, found: list[str]) -> None:
+    content = f"{DEEPSPEED}deepspeed_config:\n  deepspeed_config_file: {name}\n"
+    files = {"a.yaml": content, "train.py": "", "zero.json": '{"zero_optimization": {"stge": 3}}'}
+    of = command("accelerate launch --config_file a.yaml train.py", files, tmp_path)
     assert [f"{mistake.kind} {mistake.got}" for mistake in of.mistakes()] == found
 
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import os
 import runpy
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -101,11 +99,9 @@ def script(folder: Path, text: str, **beside: str) -> Path:
 
 
 def synthesized(folder: Path) -> dict[str, Any]:
-    """The template of the app in a folder."""
-    environment = {**os.environ, "CDK_OUTDIR": str(folder / "assembly")}
-    subprocess.run([sys.executable, folder / "app.py"], check=True, env=environment)
-    found: dict[str, Any] = json.loads((folder / "assembly" / "MyTraining.template.json").read_text())
-    return found
+    """The template of the app in a folder, in this process, whose kernel of the CDK has begun."""
+    app = runpy.run_path(str(folder / "app.py"), run_name="__main__")["app"]
+    return dict(app.synth().get_stack_by_name("MyTraining").template)
 
 
 def init(*arguments: str) -> str:

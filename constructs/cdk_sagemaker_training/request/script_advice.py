@@ -254,7 +254,7 @@ def _world(context: JobContext) -> int | None:
     request = context.job_request
     hosts, facts = instance_count(request), [instance_facts(name) for name in instance_types(request)]
     given = request.hyperparameters.get("sagemaker_mpi_num_of_processes_per_host", "")
-    each = {int(given) if given.isdigit() else one.processes for one in facts if one is not None}
+    each = {int(given) if given.isdigit() else known.processes for known in facts if known is not None}
     launched = request.hyperparameters.get("sagemaker_torch_distributed_enabled") == "true" and not request.group_names
     return each.pop() * hosts if launched and hosts is not None and len(each) == 1 and None not in facts else None
 
@@ -283,7 +283,7 @@ def _command(code: TrainingCode, context: JobContext) -> Command | None:
     files, request = tuple(code.files()), context.job_request
     modules, absent = _modules(code, files, context)
     facts = [instance_facts(name) for name in instance_types(request)]
-    kinds = {(one.kind, one.processes if one.devices else 0) for one in facts if one is not None}
+    kinds = {(known.kind, known.processes if known.devices else 0) for known in facts if known is not None}
     # Instance groups, and a launcher that starts the file of bash, start it in ways of their own.
     apart = bool(request.group_names) or any(map(_LAUNCHERS.fullmatch, request.hyperparameters))
     kind, devices = kinds.pop() if len(kinds) == 1 and None not in facts and not apart else (None, None)

@@ -210,7 +210,7 @@ class Resolution:
         while changed:
             changed = False
             for name in [*present]:
-                unmet = {version: self._unmet(name, version) for version in self._ranges[name]}
+                unmet = self._all_unmet(name)
                 left = tuple(version for version, other in unmet.items() if not other)
                 if not left:
                     version, other = next(reversed(unmet.items()))
@@ -243,6 +243,20 @@ class Resolution:
         """What a version needs of other packages."""
         python = self._target.python
         return needs_of_next(name, python) if version == FUTURE else needs_in(releases_of(name)[version].needs, python)
+
+    def _all_unmet(self, name: str) -> dict[Version, str]:
+        """By each version that is left a package of which it needs another one than those that are left; empty for none."""
+        releases, found, unmet = releases_of(name), dict[Version, str](), dict[tuple[str, ...] | None, str]()
+        for version in self._ranges[name]:
+            if version == FUTURE:
+                found[version] = self._unmet(name, version)
+                continue
+            # Versions that follow each other mostly need the same.
+            needs = releases[version].needs
+            if needs not in unmet:
+                unmet[needs] = self._unmet(name, version)
+            found[version] = unmet[needs]
+        return found
 
     def _unmet(self, name: str, version: Version) -> str:
         """A package of which a version needs another one than those that are left; empty if there is none."""
