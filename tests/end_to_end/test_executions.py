@@ -6,6 +6,7 @@ import io
 import json
 import re
 import tarfile
+from pathlib import Path
 from typing import Any
 from unittest import mock
 
@@ -50,6 +51,10 @@ FOUR_HOSTS = HeterogeneousJob(
 TORCHRUN = (
     'torchrun --nnodes "$SM_HOST_COUNT" --node_rank "$SM_CURRENT_HOST_RANK" --nproc_per_node 1 '
     '--master_addr "$SM_MASTER_ADDR" --master_port "$SM_MASTER_PORT" probe.py "$@"'
+)
+ACCELERATE = (
+    'accelerate launch --multi_gpu --num_machines "$SM_HOST_COUNT" --machine_rank "$SM_CURRENT_HOST_RANK" --num_processes 2 '
+    '--main_process_ip "$SM_MASTER_ADDR" --main_process_port "$SM_MASTER_PORT" probe.py "$@"'
 )
 
 
@@ -250,6 +255,52 @@ def test_a_command_starts_torchrun_on_all_hosts(deployed: Deployed, machines: di
     reports = reports_of(deployed, deployed.start(machines["TorchrunArn"]))
     assert sorted(reports) == ["algo-1-0.json", "algo-2-1.json"]
     assert [report["sum over ranks"] for report in reports.values()] == [2, 2]
+
+
+class Commands(cdk.Stack):
+    """Commands on two hosts, with accelerate in the image."""
+
+    def __init__(self, app: cdk.App) -> None:
+        super().__init__(app, f"{STACK_PREFIX}Commands")
+        bucket = s3.Bucket(self, "Bucket", removal_policy=cdk.RemovalPolicy.DESTROY)
+        with a_users_job() as folder:
+            image = TrainingImage.from_asset(self, "Image", directory=folder, file="accelerate.Dockerfile")
+            for name, command in {
+                "Accelerate": ACCELERATE,
+                "Alone": 'torchrun --standalone probe.py "$@"',
+                "Waiting": 'torchrun --nnodes 2 probe.py "$@" # training-jobs: allow command',
+            }.items():
+                workflow = TrainingWorkflow(
+                    self,
+                    name,
+                    job=DataParallelJob(InstanceGroup("ml.m5.xlarge", 2)),
+                    image=image,
+                    output=S3Prefix(bucket, "models/"),
+                    code=TrainingCode(folder, command=command),
+                    max_runtime=cdk.Duration.minutes(1),
+                )
+                cdk.CfnOutput(self, f"{name}Arn", value=workflow.state_machine.state_machine_arn)
+
+
+@pytest.mark.soak  # six processes import PyTorch, and two hosts wait for a minute
+def test_commands_on_two_hosts_meet_train_alone_or_wait_as_synth_says(deployed: Deployed, tmp_path: Path) -> None:
+    """`hosts-alone` and "each waits for the others at its own address" of training_jobs/lint/commands.py."""
+    stack = Commands(cdk.App(outdir=str(tmp_path)))
+    outputs = deployed.deploy(stack)
+    started = {name: deployed.start(outputs[f"{name}Arn"]) for name in ("Accelerate", "Alone", "Waiting")}
+    met = reports_of(deployed, started["Accelerate"])
+    assert [(file, report["sum over ranks"]) for file, report in met.items()] == [
+        ("algo-1-0.json", 2),
+        ("algo-2-1.json", 2),
+    ]
+    alone = reports_of(deployed, started["Alone"])
+    assert [(file, report["sum over ranks"]) for file, report in alone.items()] == [
+        ("algo-1-0.json", 1),
+        ("algo-2-0.json", 1),
+    ]
+    assert deployed.ended(started["Waiting"])["status"] == "FAILED"
+    job = deployed.the_job_of(started["Waiting"])
+    assert (job["TrainingJobStatus"], job["SecondaryStatus"]) == ("Stopped", "MaxRuntimeExceeded")
 
 
 def test_an_execution_whose_job_leaves_no_model_fails_where_it_must_have_one(
