@@ -226,7 +226,10 @@ def check_options(code: TrainingCode, context: JobContext) -> None:
     """
     pairs = code.arguments == "--key value"
     options = _options(code, context.props)
-    _refuse(options, context, code.flags, pairs=pairs, folder=Path(code.directory))
+    _, absent = (
+        _modules(code, tuple(code.files()), context) if options and options.classes else (None, frozenset[str]())
+    )
+    _refuse(options, context, code.flags, pairs=pairs, folder=Path(code.directory), absent=absent)
     if code.command is None and not code.is_shell_script and context.props.get("container_entrypoint") is None:
         for refusal in _of_deepspeed(code, context, _given(context), _world(context), options):
             raise must(f"hyperparameters[{refusal.key!r}]", refusal.rule, refusal.example, refusal.got)
@@ -326,7 +329,7 @@ def check_command(code: TrainingCode, context: JobContext) -> None:
             place, device = _place(code, start.run.line), device_of(context.job_request)
             told: list[Refusal] = []
             if options is not None and not any(option.is_positional for option in options.options):
-                told += refusals(options, *found, pairs=True, folder=here, device=device)
+                told += refusals(options, *found, pairs=True, folder=here, device=device, absent=command.absent)
             if here is not None:
                 told += _of_deepspeed(code, context, found[0], command.world(start), options)
             for refusal in told:
@@ -358,13 +361,19 @@ def _command_advice(code: TrainingCode, context: JobContext) -> Iterator[Advice]
 
 
 def _refuse(
-    options: Options | None, context: JobContext, flags: Sequence[str], *, pairs: bool, folder: Path | None = None
+    options: Options | None,
+    context: JobContext,
+    flags: Sequence[str],
+    *,
+    pairs: bool,
+    folder: Path | None = None,
+    absent: frozenset[str] = frozenset(),
 ) -> None:
     if options is None:
         return
     from training_jobs.lint import refusals
 
-    for refusal in refusals(options, _given(context), flags, pairs, folder, device_of(context.job_request)):
+    for refusal in refusals(options, _given(context), flags, pairs, folder, device_of(context.job_request), absent):
         prop = f"hyperparameters[{refusal.key!r}]" if refusal.key else "hyperparameters"
         raise must(prop, refusal.rule, refusal.example, f"{refusal.got}{_OFF}")
 

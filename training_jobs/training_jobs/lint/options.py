@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from training_jobs.facts.libraries import Versions, arguments_of
+from training_jobs.lint.implied import implied_by
 from training_jobs.lint.script import Script, constant
-from training_jobs.lint.trainer_values import TRUE, Device, refused_values
+from training_jobs.lint.trainer_values import TRUE, Device, RefusedValue, refused_values
 
 RULE = "options"  # by which a comment switches it off
 _NEGATIVE = re.compile(r"-\d+|-\d*\.\d+")  # `_negative_number_matcher`, argparse.py: -1e-5 is none
@@ -149,6 +150,7 @@ def refusals(
     pairs: bool,
     folder: Path | None = None,
     device: Device = "",
+    absent: frozenset[str] = frozenset(),
 ) -> Iterator[Refusal]:
     """Yield why a script refuses its hyperparameters, or takes False for True.
 
@@ -159,6 +161,7 @@ def refusals(
         pairs: Whether a value follows the name as an argument of its own, and not by ``=``.
         folder: The folder of the script, in which ``--config`` may name a file; None for none.
         device: What computes.
+        absent: Modules that are certainly not installed.
     """
     if options.conflict is not None:
         first, second = options.conflict
@@ -184,7 +187,7 @@ def refusals(
         file = _config(given["config"], folder)
         yield from _config_refusals(options, file, pairs)
         seen.update(option for name in file or () for option in options.options if f"--{name}" in option.names)
-    yield from _wrong_values(options, given, file, device)
+    yield from _wrong_values(options, given, file, device, absent)
     if file is None:  # which may have what is required
         return
     for option in options.options:
@@ -199,7 +202,11 @@ def refusals(
 
 
 def _wrong_values(
-    options: Options, given: Mapping[str, str | None], file: Mapping[str, _Entry] | None, device: Device
+    options: Options,
+    given: Mapping[str, str | None],
+    file: Mapping[str, _Entry] | None,
+    device: Device,
+    absent: frozenset[str],
 ) -> Iterator[Refusal]:
     """Values at which a library's class ends, of the file and of hyperparameters, which come before it."""
     entries = file or {}
@@ -208,7 +215,18 @@ def _wrong_values(
     for name in options.classes:
         unknown = dict.fromkeys(arguments_of(name, options.versions) or (), ...) if file is None else {}
         values = {**unknown, **{key: entry.value for key, entry in entries.items()}, **texts}
-        for one in refused_values(name, values, options.versions, device):
+        takes = arguments_of(name, options.versions) or {}
+        lacking = (one for one in implied_by(values) if one.argument in takes and {*one.modules} <= absent)
+        needs = (
+            RefusedValue(
+                one.argument,
+                f"be another, or {one.modules[0]} be in requirements.txt, which the job's container lacks",
+                f"{one.modules[0]} in requirements.txt",
+                one.shown,
+            )
+            for one in lacking
+        )
+        for one in (*refused_values(name, values, options.versions, device), *needs):
             if one.argument in entries and one.argument not in keys:
                 rule = f"name a file whose {one.argument} is right: it must {one.rule}"
                 yield Refusal("config", rule, one.example, f"{entries[one.argument].place} with {one.got}")

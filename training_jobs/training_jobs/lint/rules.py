@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from training_jobs.lint.dataclass_options import unknown_arguments, wrong_values
 from training_jobs.lint.downloads import downloaded
+from training_jobs.lint.implied import implied_in
 from training_jobs.lint.removed import removed
 from training_jobs.lint.script import Job, Script, always_imported, constant, keyword, name_of, whole_name
 
@@ -439,6 +440,11 @@ def _import(scripts: Sequence[Script], job: Job) -> Found:
                     f"no {name} is in the job's container: name what has it in a requirements.txt in the folder of code"
                 )
                 yield script, line, f"{why}, which is installed before the script starts"
+        for call in script.calls:
+            for needed in implied_in(script, call):
+                if all(_is_absent(module, job) for module in needed.modules) and not _conditional(script, call):
+                    why = f"{needed.shown} needs {' or '.join(needed.modules)}, which the job's container lacks"
+                    yield script, call.lineno, f"{why}: name it in a requirements.txt in the folder of code"
 
 
 def _is_absent(module: str, job: Job) -> bool:
