@@ -16,6 +16,7 @@ from cdk_sagemaker_training import (
     Torchrun,
     TrainingCode,
     TrainingImage,
+    unlisted,
 )
 
 SCRIPT = """
@@ -118,6 +119,29 @@ def test_what_costs_machines_or_ignores_a_value_is_a_warning(
     if command == "bash run.sh":
         command = 'bash run.sh "$@"'
     assert sorted(run(source, command, hosts)) == sorted(warned)
+
+
+@pytest.mark.parametrize(("variable", "warned"), [("SM_NUM_NEURONS", []), ("SM_NUM_GPUS", ["idle-accelerators"])])
+def test_trainium_is_counted_by_neurons_and_has_no_gpu(source: Path, variable: str, warned: list[str]) -> None:
+    command = f'torchrun --nproc_per_node ${variable} train.py "$@"'
+    assert run(source, command, instance_type="ml.trn1.32xlarge") == warned
+
+
+def test_processes_of_a_type_that_is_not_known_are_not_known(source: Path) -> None:
+    (source / "zero.json").write_text('{"train_batch_size": 100, "train_micro_batch_size_per_gpu": 8}')
+    (source / "other.py").write_text("")
+    machines = InstanceGroup([FOUR_GPUS, unlisted("ml.p9e.48xlarge")], 2)
+    code = TrainingCode(str(source), entry_point="other.py")
+    UserStack().workflow(
+        job=DataParallelJob(machines, launcher=Torchrun()), code=code, hyperparameters={"deepspeed": "zero.json"}
+    )
+
+
+def test_a_file_that_a_command_names_in_another_folder_is_not_sought_in_that_of_the_code(source: Path) -> None:
+    (source / "src").mkdir()
+    for name, text in {"other.py": "", "zero.json": "{}"}.items():
+        (source / "src" / name).write_text(text)
+    run(source, "cd src && torchrun --nproc_per_node 4 other.py --deepspeed zero.json")
 
 
 def test_a_count_of_machines_that_is_a_token_leaves_what_depends_on_it_unknown(source: Path) -> None:

@@ -17,6 +17,7 @@ import pytest
 
 from training_jobs.facts.launchers import RefusedError, keys_of_config, read_arguments
 from training_jobs.lint import Command, given_by
+from training_jobs.lint.requirements import absent_modules
 from training_jobs.lint.shell import ALL, UNKNOWN, Run, runs
 
 PROGRAMS = ("torchrun", "accelerate", "deepspeed", "python", "pip", "make")
@@ -105,6 +106,7 @@ def is_of(run: Run, where: str, words: Iterable[str]) -> bool:
         ("ARGS='--a 1'; torchrun $ARGS a.py", ["torchrun \0 a.py"]),
         ("N=$(( 2 * $(echo 3) )); torchrun --n $N a.py", ["torchrun --n \0 a.py"]),
         ("A=1 B=2 python a.py | tee log && python b.py", ["python a.py", "python b.py"]),
+        ("make || N=5\ntorchrun $N a.py", ["make", "torchrun \0 a.py"]),
         ("exec python a.py\npython b.py", ["python a.py"]),
         ("exit 0\npython a.py", []),
         ("f() {\n python a.py\n}\nf", []),
@@ -298,6 +300,9 @@ MACHINES = "--num_machines $SM_HOST_COUNT --machine_rank $SM_CURRENT_HOST_RANK -
         ("python train.py", TWO, []),
         ("python -u trian.py", {}, ["fails 'trian.py'"]),
         ("accelerate launch train.py", {}, []),
+        ("accelerate launch --mixed_precision $PRECISION --num_machines $MACHINES train.py", {}, []),
+        ("bash maybe.sh; [ -f a ] && bash surely.sh", {}, []),
+        ("bash surely.sh", {}, ["fails 'trian.py'"]),
         ("accelerate launch train.py", {"modules": frozenset({"torch"})}, ["fails accelerate launch"]),
         ("accelerate launch train.py", {"absent": frozenset({"accelerate"})}, ["fails accelerate launch"]),
         ("pip install accelerate; accelerate launch train.py", {"modules": frozenset({"torch"})}, []),
@@ -312,12 +317,14 @@ MACHINES = "--num_machines $SM_HOST_COUNT --machine_rank $SM_CURRENT_HOST_RANK -
         (f"accelerate launch --use_deepspeed {MACHINES} train.py", TWO,
          ["hosts-alone deepspeed_multinode_launcher pdsh"]),
         (f"accelerate launch --use_deepspeed --deepspeed_multinode_launcher standard {MACHINES} train.py", TWO, []),
+        (f"accelerate launch --use_deepspeed --deepspeed_multinode_launcher nossh {MACHINES} train.py", TWO, []),
     ],
 )  # fmt: skip
 def test_a_command_that_cannot_train_is_found(
     tmp_path: Path, text: str, given: Mapping[str, Any], found: list[str]
 ) -> None:
-    of = command(text, {"train.py": "", "src/train.py": ""}, tmp_path, **given)
+    files = {"maybe.sh": "if [ -f a ]; then\n  torchrun trian.py\nfi\n", "surely.sh": "torchrun trian.py\n"}
+    of = command(text, {"train.py": "", "src/train.py": "", **files}, tmp_path, **given)
     assert [f"{mistake.kind} {mistake.got}" for mistake in of.mistakes()] == found
 
 
@@ -457,6 +464,11 @@ def test_a_file_of_bash_that_a_command_starts_is_read_too(tmp_path: Path, text: 
 def test_options_that_are_not_certain_are_none(tmp_path: Path, text: str) -> None:
     [start] = command(text, {"train.py": ""}, tmp_path).starts
     assert given_by(start, {}) is None
+
+
+def test_packages_that_come_by_extras_alone_are_absent_unless_they_are_named(tmp_path: Path) -> None:
+    (tmp_path / "requirements.txt").write_text("accelerate\nwandb\n")
+    assert {"deepspeed", "flash_attn", "wandb"} & absent_modules(tmp_path) == {"deepspeed", "flash_attn"}
 
 
 def test_the_newest_version_of_the_table_is_that_of_the_launchers_here() -> None:

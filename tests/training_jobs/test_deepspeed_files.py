@@ -50,6 +50,10 @@ NAMED: dict[str, Case] = {
     ),
     "bf16 in the file alone": (json.dumps({**AUTO, "bf16": {"enabled": True}}), 1, {}),
     "fp16 in arguments alone": (json.dumps({**AUTO, "fp16": {"enabled": False}}), 1, {"fp16": True}),
+    "fp16 in the file for evaluations": (json.dumps({**AUTO, "fp16": {"enabled": True}}), 1, {"fp16_full_eval": True}),
+    "a batch that is found": (
+        json.dumps({**AUTO, "train_micro_batch_size_per_gpu": 4}), 1, {"auto_find_batch_size": True},
+    ),
     "no batch": (json.dumps({"train_batch_size": 0}), 1, {}),
 }  # fmt: skip
 

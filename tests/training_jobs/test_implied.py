@@ -112,6 +112,10 @@ def test_what_is_there_below_a_condition_or_of_another_library_is_no_warning(tmp
     assert lint_folder(tmp_path, Job(absent=frozenset(PACKAGES), entry_point="train.py")) == []
     (tmp_path / "train.py").write_text("import transformers\ntransformers.TrainingArguments(output_dir='out')\n")
     assert lint_folder(tmp_path, Job(absent=frozenset({"wandb"}), entry_point="train.py")) == []
+    (tmp_path / "train.py").write_text(
+        f"import transformers\nFOLDER = '.'\n{LOAD}attn_implementation='flash_attention_2')\n"
+    )
+    assert lint_folder(tmp_path, Job(absent=frozenset({"flash_attn"}), entry_point="train.py")) == []
     (tmp_path / "train.py").write_text("import mine\nmine.TrainingArguments(report_to='wandb')\n")
     (tmp_path / "mine.py").write_text("")
     assert lint_folder(tmp_path, Job(absent=frozenset(PACKAGES), entry_point="train.py")) == []
@@ -124,7 +128,8 @@ def test_what_is_there_below_a_condition_or_of_another_library_is_no_warning(tmp
         ({"report_to": "none"}, []),
         ({"use_liger_kernel": "true"}, ["use_liger_kernel: be another, or liger_kernel be in requirements.txt, which the job's "
                                         "container lacks"]),
-        ({"optim": "adamw_torch"}, []),
+        ({"optim": "adamw_torch_8bit"}, []),  # which needs torchao
+        ({"load_in_4bit": "True"}, []),  # which is none of TrainingArguments
     ],
 )  # fmt: skip
 def test_a_hyperparameter_that_needs_a_package_is_refused_where_that_is_missing(
@@ -133,7 +138,7 @@ def test_a_hyperparameter_that_needs_a_package_is_refused_where_that_is_missing(
     takes = [Option((f"--{name}",), 1, "value", False, "str", None, "transformers.TrainingArguments") for name in given]
     versions, classes = {"transformers": "4.57.0"}, ("transformers.TrainingArguments",)
     options = Options("train.py", tuple(takes), False, False, False, classes=classes, versions=versions)
-    absent = frozenset({"wandb", "liger_kernel"})
+    absent = frozenset({"bitsandbytes", "wandb", "liger_kernel"})
     assert [f"{one.key}: {one.rule}" for one in refusals(options, given, (), True, absent=absent)] == found
     assert [*refusals(options, given, (), True)] == []
 

@@ -290,8 +290,9 @@ def _command(code: TrainingCode, context: JobContext) -> Command | None:
     # Instance groups, and a launcher that starts the file of bash, start it in ways of their own.
     apart = bool(request.group_names) or any(map(_LAUNCHERS.fullmatch, request.hyperparameters))
     kind, devices = kinds.pop() if len(kinds) == 1 and None not in facts and not apart else (None, None)
-    gpus = {} if devices is None or kind == "neuron" else {"SM_NUM_GPUS": str(devices)}
-    given = {**gpus, **request.environment, **(context.props.get("environment") or {})}
+    names = ("SM_NUM_GPUS", "SM_NUM_NEURONS") if kind != "neuron" else ("SM_NUM_NEURONS", "SM_NUM_GPUS")
+    of_machine = {} if devices is None else dict(zip(names, (devices, 0), strict=True))
+    given = {**of_machine, **request.environment, **(context.props.get("environment") or {})}
     return Command(
         code.command or Path(code.directory, code.entry_point).read_text(errors="replace"),
         Path(code.directory),

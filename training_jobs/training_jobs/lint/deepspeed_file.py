@@ -192,7 +192,6 @@ def differing(text: str, values: Mapping[str, object], defaults: bool, world: in
         world: The number of processes; None where that is not known.
     """
     found = json.loads(text)
-    batches = values.get("auto_find_batch_size", False) in (False, "False", "false")
     known = {name: values.get(name, default if defaults else ...) for name, default in _DEFAULTS.items()}
     if all(_is_enabled(found, name, known[name]) for name in ("fp16", "bf16")):
         yield _BOTH
@@ -201,8 +200,7 @@ def differing(text: str, values: Mapping[str, object], defaults: bool, world: in
         in_file, given = _at(found, place), total if name == "train_batch_size" else known[name]
         if values.get(f"{name}_full_eval") is not None:
             continue
-        of_batch = "batch_size" in name
-        if isinstance(in_file, int | float) and (batches or not of_batch) and _differs(in_file, given):
+        if isinstance(in_file, int | float) and _differs(in_file, given):
             yield FileMistake(
                 f"have 'auto' at {place}, or the same as {name}, since Trainer ends where they differ",
                 "'auto'",
