@@ -94,6 +94,13 @@ def test_a_file_of_bash_is_refused_with_its_line(source: Path) -> None:
     assert message.startswith(f"{source / 'run.sh'}:3, of code, must start a file of code's folder")
 
 
+def test_a_file_of_bash_with_the_lines_of_windows_is_refused(source: Path) -> None:
+    (source / "run.sh").write_bytes(b'#!/bin/bash\r\ntorchrun train.py "$@"\r\n')
+    assert message_of(lambda: run(source, "run.sh")).startswith(
+        f"{source / 'run.sh'}:1, of code, must be started from lines that end with LF alone"
+    )
+
+
 @pytest.mark.parametrize(
     ("command", "hosts", "warned"),
     [

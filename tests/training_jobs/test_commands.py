@@ -329,6 +329,31 @@ def test_a_command_that_cannot_train_is_found(
 
 
 DEEPSPEED = "distributed_type: DEEPSPEED\nnum_processes: 4\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "mode", "newline", "found"),
+    [
+        ("./go.sh", 0o644, "\n", ["fails go.sh"]),
+        ("./go.sh", 0o755, "\n", []),
+        ("chmod +x go.sh && ./go.sh", 0o644, "\n", []),
+        ("bash go.sh", 0o644, "\n", []),
+        ("bash go.sh", 0o644, "\r\n", ["fails CR LF in go.sh"]),
+        ("./go.sh", 0o755, "\r\n", ["fails CR LF in go.sh"]),
+        ("true\r\nbash go.sh", 0o755, "\n", ["fails CR LF"]),
+    ],
+)
+def test_a_file_that_bash_cannot_run_is_found_where_it_cannot(
+    tmp_path: Path, text: str, mode: int, newline: str, found: list[str]
+) -> None:
+    of = command(text, {"go.sh": "", "train.py": ""}, tmp_path)
+    (tmp_path / "go.sh").write_bytes(newline.join(["#!/bin/bash", "set -e", "true", ""]).encode())
+    (tmp_path / "go.sh").chmod(mode)
+    assert [f"{mistake.kind} {mistake.got}" for mistake in of.mistakes()] == found
+    done = subprocess.run(["bash", "-e", "-c", text], cwd=tmp_path, capture_output=True, check=False)
+    assert bool(done.returncode) == bool(found), done.stderr
+
+
 FSDP = "distributed_type: FSDP\nnum_processes: 4\n"
 CONFIGS: list[tuple[str, list[str]]] = [
     (FSDP, []),
@@ -454,7 +479,7 @@ def test_a_scripts_options_are_those_of_the_command_and_the_hyperparameters(
 def test_a_file_of_bash_that_a_command_starts_is_read_too(tmp_path: Path, text: str, words: str) -> None:
     script = 'set -e\nN={}\ntorchrun --n $N train.py "$@" --last\n'
     of = command(text, {"run.sh": script.format(4), "src/run.sh": script.format(3), "train.py": ""}, tmp_path)
-    [run] = of.runs
+    *_, run = of.runs
     assert " ".join(run.words) == words
 
 

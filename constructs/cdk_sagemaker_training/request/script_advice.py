@@ -294,7 +294,7 @@ def _command(code: TrainingCode, context: JobContext) -> Command | None:
     of_machine = {} if devices is None else dict(zip(names, (devices, 0), strict=True))
     given = {**of_machine, **request.environment, **(context.props.get("environment") or {})}
     return Command(
-        code.command or Path(code.directory, code.entry_point).read_text(errors="replace"),
+        code.command or Path(code.directory, code.entry_point).read_bytes().decode(errors="replace"),
         Path(code.directory),
         frozenset(path.as_posix() for path in files),
         hosts=None if apart else instance_count(request),

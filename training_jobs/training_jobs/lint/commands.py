@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import difflib
 import json
+import os
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path, PurePosixPath
@@ -22,6 +23,7 @@ from training_jobs.lint.shell import ALL, UNKNOWN, Run, runs
 
 Kind = Literal["fails", "hosts-alone", "ignores-key"]
 _MODULES = {"torchrun": "torch", "accelerate launch": "accelerate", "deepspeed": "deepspeed"}
+_CRLF = b"\r\n"
 _SHELLS = ("bash", "sh")
 _PYTHONS = ("python", "python3")
 _LAUNCHED = {
@@ -118,19 +120,30 @@ class Command:
     @cached_property
     def runs(self) -> list[Run]:
         """The programs that are started, in their order."""
-        of_machines = {} if self.hosts is None else {"SM_HOST_COUNT": str(self.hosts)}
-        known = {**of_machines, **self.variables}
-        return [inner for run in runs(self.text, known) for inner in self._inside(run, known)]
+        return [inner for run in self._own_runs for inner in self._inside(run)]
 
-    def _inside(self, run: Run, known: Mapping[str, str]) -> Iterator[Run]:
-        """The programs of a file of bash that a command starts, or itself."""
+    @cached_property
+    def _own_runs(self) -> list[Run]:
+        return [*runs(self.text, self._known)]
+
+    @property
+    def _known(self) -> Mapping[str, str]:
+        return {**({} if self.hosts is None else {"SM_HOST_COUNT": str(self.hosts)}), **self.variables}
+
+    def _script_of(self, run: Run) -> str:
+        """The file of bash that a program is; "" for another."""
         words = run.words[run.words[0] in _SHELLS :]
         path = _path(run.folder, words[0]) if words else ""
-        if path not in self.files or not path.endswith(".sh"):
+        return path if path in self.files and path.endswith(".sh") else ""
+
+    def _inside(self, run: Run) -> Iterator[Run]:
+        """The programs of a file of bash that a command starts, or itself."""
+        if not (path := self._script_of(run)):
             yield run
             return
+        words = run.words[run.words[0] in _SHELLS :]
         text = (self.folder / path).read_text(errors="replace")
-        for inner in runs(text, {**known, **run.environment}):
+        for inner in runs(text, {**self._known, **run.environment}):
             passed = (part for word in inner.words for part in (words[1:] if word == ALL else (word,)))
             folder = None if inner.folder is None or run.folder is None else run.folder / inner.folder
             certain = run.is_certain and inner.is_certain
@@ -168,6 +181,7 @@ class Command:
         """Yield the mistakes, in the order of the lines; none where a comment of the text switches this off."""
         if _ALLOWED.search(self.text):
             return
+        yield from self._of_files()
         for found in self._read:
             if isinstance(found, CommandMistake):
                 yield found
@@ -179,6 +193,22 @@ class Command:
                 yield from self._of_accelerate(found)
             elif found.launcher == "deepspeed":
                 yield from self._of_deepspeed(found)
+
+    def _of_files(self) -> Iterator[CommandMistake]:
+        """Files that bash cannot run: their lines end as those of Windows, or they are not executable."""
+        scripts = [(run, path) for run in self._own_runs if (path := self._script_of(run))]
+        rule = "be started from lines that end with LF alone, since bash takes CR for part of a word"
+        if _CRLF in self.text.encode():
+            yield CommandMistake("fails", 1, rule, "sed -i 's/\\r$//'", "CR LF")
+        for run, path in scripts:
+            if _CRLF in (self.folder / path).read_bytes():
+                yield CommandMistake("fails", run.line, rule, f"sed -i 's/\\r$//' {path}", f"CR LF in {path}")
+        for run in self._own_runs:
+            path = _path(run.folder, run.words[0]) if "/" in run.words[0] else ""
+            changed = any(words[0] == "chmod" for words in self._words_before(run, self._own_runs))
+            if run.is_certain and path in self.files and not changed and not _is_executable(self.folder / path):
+                rule = "start a file that is executable, since bash ends at others with 126"
+                yield CommandMistake("fails", run.line, rule, f"chmod +x {path}, or bash {path}", path)
 
     def _start(self, run: Run) -> Start | CommandMistake | None:
         launcher, words = _launcher(run.words)
@@ -210,8 +240,9 @@ class Command:
     def _is_absent(self, module: str) -> bool:
         return module in self.absent or (self.modules is not None and module not in self.modules)
 
-    def _words_before(self, run: Run) -> Iterator[tuple[str, ...]]:
-        return (other.words for other in self.runs[: self.runs.index(run)])
+    def _words_before(self, run: Run, of: Sequence[Run] = ()) -> Iterator[tuple[str, ...]]:
+        others = of or self.runs
+        return (other.words for other in others[: others.index(run)])
 
     def _processes(self, start: Start) -> int | None:
         options = start.options
@@ -399,7 +430,11 @@ class Command:
 
     def _without_file(self, start: Start, path: str, rule: str, example: str) -> Iterator[CommandMistake]:
         """A file that is not there, unless what runs before may bring it."""
-        if path and path not in self.files and all(words[0] in _INSTALLERS for words in self._words_before(start.run)):
+        if (
+            path
+            and path not in self.files
+            and all(words[0] in (*_INSTALLERS, "chmod") for words in self._words_before(start.run))
+        ):
             near = difflib.get_close_matches(path, sorted(self.files), n=1, cutoff=0.0)
             yield self._fails(start, rule, repr(near[0] if near else example), repr(path))
 
@@ -480,6 +515,11 @@ def _path(folder: PurePosixPath | None, name: str) -> str:
     if path.is_absolute():
         return str(path.relative_to("/opt/ml/code")) if path.is_relative_to("/opt/ml/code") else ""
     return "" if folder is None or ".." in path.parts or {*"*?[{~"} & {*name} else str(folder / path)
+
+
+def _is_executable(path: Path) -> bool:
+    """Whether the archive's file will be executable, which Windows does not say."""
+    return os.name == "nt" or bool(path.stat().st_mode & 0o111)
 
 
 def _number(value: object) -> int | None:
