@@ -16,7 +16,8 @@ from typing import Any
 import pytest
 
 from training_jobs.facts.launchers import RefusedError, keys_of_config, read_arguments
-from training_jobs.lint import Command, given_by
+from training_jobs.lint import Command
+from training_jobs.lint.command_arguments import given_by
 from training_jobs.lint.requirements import absent_modules
 from training_jobs.lint.shell import ALL, UNKNOWN, Run, runs
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cdk_sagemaker_training.core.errors import must
@@ -25,7 +25,7 @@ from cdk_sagemaker_training.request.variables import names_index
 if TYPE_CHECKING:
     from cdk_sagemaker_training.resources.image import TrainingImage
     from training_jobs.lint import Command
-    from training_jobs.lint.options import Options, Refusal
+    from training_jobs.lint.options import Options
     from training_jobs.lint.requirements import Mistake
 
 _MOST = 3  # of one rule, in one warning
@@ -230,26 +230,16 @@ def check_options(code: TrainingCode, context: JobContext) -> None:
         _modules(code, tuple(code.files()), context) if options and options.classes else (None, frozenset[str]())
     )
     _refuse(options, context, code.flags, pairs=pairs, folder=Path(code.directory), absent=absent)
-    if code.command is None and not code.is_shell_script and context.props.get("container_entrypoint") is None:
-        for refusal in _of_deepspeed(code, context, _given(context), _world(context), options):
-            raise must(f"hyperparameters[{refusal.key!r}]", refusal.rule, refusal.example, refusal.got)
-
-
-def _of_deepspeed(
-    code: TrainingCode,
-    context: JobContext,
-    given: Mapping[str, str | None],
-    world: int | None,
-    options: Options | None,
-) -> Iterator[Refusal]:
-    """What is wrong of a file of DeepSpeed that an argument names."""
+    if code.command is not None or code.is_shell_script or context.props.get("container_entrypoint") is not None:
+        return
     from training_jobs.lint import Job, deepspeed_refusals
 
+    files, given = tuple(code.files()), _given(context)
     if {"deepspeed", "deepspeed_config"} & given.keys():
-        files = tuple(code.files())
         modules, absent = _modules(code, files, context)
         job = Job(modules=modules, absent=absent, versions=_versions(code, files, context.props))
-        yield from deepspeed_refusals(given, Path(code.directory), world, job, options)
+        for refusal in deepspeed_refusals(given, Path(code.directory), _world(context), job, options):
+            raise must(f"hyperparameters[{refusal.key!r}]", refusal.rule, refusal.example, refusal.got)
 
 
 def _world(context: JobContext) -> int | None:
@@ -317,27 +307,12 @@ def check_command(code: TrainingCode, context: JobContext) -> None:
     for mistake in command.mistakes():
         if mistake.kind == "fails":
             raise must(_place(code, mistake.line), mistake.rule, mistake.example, f"{mistake.got}; {_COMMAND_OFF}")
-    from training_jobs.lint import given_by, options_of, refusals, scripts_of
+    from training_jobs.lint import refused_arguments
 
-    passed, root = _given(context), Path(code.directory)
-    for start in command.starts:
-        found = given_by(start, passed)
-        for script in scripts_of(root, [Path(start.script)] if found and start.script else []):
-            options = options_of(script, command.versions if script.imports & {"transformers", "trl"} else {})
-            if found is None:
-                continue
-            here = root if start.run.folder == PurePosixPath() else None
-            place, device = _place(code, start.run.line), device_of(context.job_request)
-            told: list[Refusal] = []
-            if options is not None and not any(option.is_positional for option in options.options):
-                told += refusals(options, *found, pairs=True, folder=here, device=device, absent=command.absent)
-            if here is not None:
-                told += _of_deepspeed(code, context, found[0], command.world(start), options)
-            for refusal in told:
-                from_job = refusal.key in passed and found[0].get(refusal.key) == passed[refusal.key]
-                of_job = f"hyperparameters[{refusal.key!r}]" if from_job else ""
-                prop = of_job or f"{f'--{refusal.key}' if refusal.key else 'the arguments'} of {place}"
-                raise must(prop, refusal.rule, refusal.example, f"{refusal.got}{_OFF}")
+    for line, is_hyperparameter, refusal in refused_arguments(command, _given(context), device_of(context.job_request)):
+        written = f"{f'--{refusal.key}' if refusal.key else 'the arguments'} of {_place(code, line)}"
+        prop = f"hyperparameters[{refusal.key!r}]" if is_hyperparameter else written
+        raise must(prop, refusal.rule, refusal.example, f"{refusal.got}{_OFF}")
 
 
 def _place(code: TrainingCode, line: int) -> str:

@@ -9,8 +9,8 @@ from training_jobs.lint.checks import Finding as Finding
 from training_jobs.lint.checks import lint as lint
 from training_jobs.lint.checks import lint_folder as lint_folder
 from training_jobs.lint.checks import scripts_of as scripts_of
+from training_jobs.lint.command_arguments import refused_arguments as refused_arguments
 from training_jobs.lint.commands import Command as Command
-from training_jobs.lint.commands import given_by as given_by
 from training_jobs.lint.dataclass_options import options_of as options_of
 from training_jobs.lint.deepspeed_file import deepspeed_refusals as deepspeed_refusals
 from training_jobs.lint.options import ignored as ignored

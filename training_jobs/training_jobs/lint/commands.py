@@ -8,7 +8,6 @@ utils/launch.py, ``BaseConfig`` of its commands/config/config_args.py; ``main`` 
 from __future__ import annotations
 
 import difflib
-import json
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -50,7 +49,6 @@ _OF_FILE = (
 _ALLOWED = re.compile(r"#\s*training-jobs:\s*allow\s+command\b")
 # What reads hyperparameters in a command.
 _HYPERPARAMETERS = re.compile(r"\$\{?[@*1-9]|SM_HP|SM_USER_ARGS|SM_TRAINING_ENV|SM_CONFIG|hyperparameters\.json")
-_NEGATIVE = re.compile(r"-\d+|-\d*\.\d+")
 _HERE = ("localhost", "127.0.0.1", "0.0.0.0", "::1")
 
 
@@ -456,35 +454,6 @@ class Command:
         given = start.options
         if (self.hosts or 1) > 1 and not {"hostfile", "no_ssh", "force_multi", "elastic_training"} & {*given}:
             yield self._alone(start, "deepspeed without --hostfile", "torchrun --nnodes $SM_HOST_COUNT ...")
-
-
-def given_by(start: Start, passed: Mapping[str, str | None]) -> tuple[dict[str, str | None], list[str]] | None:
-    """Return the options that a script is given, and those that have no value; None where that is not certain.
-
-    Args:
-        start: The start of the script.
-        passed: The hyperparameters, for ``"$@"``; None for a value that is not known.
-    """
-    if "torch.distributed.launch" in start.run.words:  # which passes others
-        return None
-    given: dict[str, str | None] = {}
-    key, flags = "", list[str]()
-    for word in start.arguments:
-        if word == ALL:
-            given |= passed
-            key = ""
-        elif word.startswith("-") and not _NEGATIVE.fullmatch(word):
-            key, _, value = word.lstrip("-").partition("=")
-            flags = [*(flag for flag in flags if flag != key), *([] if "=" in word else [key])]
-            given[key] = (None if UNKNOWN in value else json.dumps(value)) if "=" in word else "true"
-        elif not key or UNKNOWN in key:
-            return None
-        elif key in flags:
-            flags.remove(key)
-            given[key] = None if UNKNOWN in word else json.dumps(word)
-    if start.launcher == "deepspeed" and "no_local_rank" not in start.options:
-        given["local_rank"] = None
-    return (given, flags) if UNKNOWN not in "".join(given) else None
 
 
 def _launcher(words: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:

@@ -19,7 +19,7 @@ from training_jobs.lint.script import Script, constant
 from training_jobs.lint.trainer_values import TRUE, Device, RefusedValue, refused_values
 
 RULE = "options"  # by which a comment switches it off
-_NEGATIVE = re.compile(r"-\d+|-\d*\.\d+")  # `_negative_number_matcher`, argparse.py: -1e-5 is none
+NEGATIVE = re.compile(r"-\d+|-\d*\.\d+")  # `_negative_number_matcher`, argparse.py: -1e-5 is none
 _FALSE = ("false", "0", "no", "off", "none")
 _BOOLEANS = (*TRUE, "no", "false", "f", "n", "0")
 _INVALID: Mapping[str, Callable[[str], object]] = {
@@ -312,7 +312,7 @@ def _value_refusals(
     if option.takes not in ("value", "optional") or is_flag or text is None:
         return
     value = argument(text)
-    if pairs and value.startswith("-") and " " not in value and not _NEGATIVE.fullmatch(value):
+    if pairs and value.startswith("-") and " " not in value and not NEGATIVE.fullmatch(value):
         rule = "not begin with a hyphen, which argparse takes for an option, as of a negative number with an exponent"
         yield Refusal(key, rule, "TrainingCode('src', arguments='--key=value')", f"{value!r} of {where}")
     elif option.type == "bool" and value.lower() in _FALSE:
