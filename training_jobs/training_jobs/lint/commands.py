@@ -24,7 +24,7 @@ Kind = Literal["fails", "hosts-alone", "ignores-key"]
 _MODULES = {"torchrun": "torch", "accelerate launch": "accelerate", "deepspeed": "deepspeed"}
 _CRLF = b"\r\n"
 _SHELLS = ("bash", "sh")
-_PYTHONS = ("python", "python3")
+_PYTHON = re.compile(r"python(?:3(?:\.\d+)?)?")
 _LAUNCHED = {
     "torch.distributed.run": "torchrun",
     "torch.distributed.launch": "torchrun",
@@ -359,7 +359,8 @@ class Command:
             rule = "wait for as many machines as the job has, or it waits until max_runtime or a timeout"
             yield self._fails(start, rule, f"--num_machines {self.hosts}", f"{machines} with {self.hosts}")
         rank = given.get("machine_rank", of_file.get("machine_rank", 0))
-        if UNKNOWN not in str(rank):
+        backend = given.get("rdzv_backend", of_file.get("rdzv_backend", "static"))
+        if backend == "static" and UNKNOWN not in str(rank):
             rule = "give each machine a rank of its own: several of one rank do not meet"
             yield self._fails(start, rule, several, f"machine_rank {rank} on {self.hosts} machines")
         address = given.get("main_process_ip", of_file.get("main_process_ip"))
@@ -463,7 +464,7 @@ def _launcher(words: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
         return name, words[1:]
     if words[:2] == ("accelerate", "launch"):
         return "accelerate launch", words[2:]
-    if name not in _PYTHONS:
+    if not _PYTHON.fullmatch(name):
         return "", ()
     module = words[2] if words[1:2] == ("-m",) and len(words) > 2 else ""
     return (_LAUNCHED[module], words[3:]) if module in _LAUNCHED else ("python", words[1:])
