@@ -364,6 +364,8 @@ CONFIGS: list[tuple[str, list[str]]] = [
     ("num_processes: 4\n", ["fails a.yaml"]),
     ("distributed_type: FSDP\n", ["fails none, nor in a.yaml"]),
     ("distributed_type: 'NO'\n", []),
+    (f"{FSDP}- broken", ["fails a.yaml"]),
+    ("- FSDP\n", ["fails a.yaml"]),
     (f"{FSDP}num_procesess: 4\n", ["fails 'num_procesess' of a.yaml"]),
     (f"{FSDP}fp16: true\ndynamo_backend: 'NO'\n", []),
     (f"{FSDP}fsdp_config:\n  fsdp_cpu_ram_efficient_loading: true\n  fsdp_sync_module_states: false\n",
@@ -397,7 +399,6 @@ def test_accelerate_ends_at_the_files_at_which_it_is_said_to(tmp_path: Path) -> 
          ["fails 'zero_stage' of a.yaml"]),
         (f"{FSDP}num_machines: 1\n", TWO, ["hosts-alone num_machines 1"]),
         (f"{FSDP}num_machines: 2\nmachine_rank: 0\nmain_process_ip: algo-1\n", TWO, ["fails machine_rank 0 on 2 machines"]),
-        (f"{FSDP}- broken", TWO, []),
     ],
 )  # fmt: skip
 def test_a_file_of_accelerate_that_cannot_train_is_found(

@@ -377,6 +377,9 @@ class Command:
     def _unread_file(self, start: Start) -> Iterator[CommandMistake]:
         name = start.options["config_file"]
         path = "" if UNKNOWN in name else _path(start.run.folder, name)
+        if path in self.files:
+            rule = "name a config_file that is an object of YAML or JSON, as which accelerate reads it"
+            yield self._fails(start, rule, "distributed_type: FSDP", name)
         rule = "name a config_file of code's folder, without which accelerate ends"
         yield from self._without_file(start, path, rule, "fsdp.yaml")
 
