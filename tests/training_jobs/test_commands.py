@@ -30,30 +30,29 @@ STAND_IN = """#!/bin/bash
 printf '%s\\0' "$PWD" "${0##*/}" "$@" >> "$TRACE"
 printf '\\1' >> "$TRACE"
 """
-REFUSES = """
+# What torchrun and accelerate read of arguments, and whether accelerate starts with a file, in one process that imports both.
+LAUNCHERS = """
 import contextlib, io, json, sys
-from accelerate.commands.launch import launch_command_parser
+from accelerate.commands.launch import _validate_launch_command, launch_command_parser
+from accelerate.utils.launch import prepare_multi_gpu_env
 from torch.distributed.run import get_args_parser
 PARSERS = {"torchrun": get_args_parser, "accelerate launch": launch_command_parser}
-for launcher, words in json.load(sys.stdin):
+def read(launcher, words):
     text = io.StringIO()
     with contextlib.redirect_stderr(text):
         try:
             found = vars(PARSERS[launcher]().parse_args(words))
-            print(json.dumps([found["training_script"], found["training_script_args"], found.get("nproc_per_node")]))
+            return [found["training_script"], found["training_script_args"], found.get("nproc_per_node")]
         except SystemExit:
-            print(json.dumps(text.getvalue().strip().splitlines()[-1].partition("error: ")[2]))
-"""
-STARTS = """
-import json, sys
-from accelerate.commands.launch import _validate_launch_command, launch_command_parser
-from accelerate.utils.launch import prepare_multi_gpu_env
-for words in json.load(sys.stdin):
+            return text.getvalue().strip().splitlines()[-1].partition("error: ")[2]
+def start(file):
     try:
-        args, _, _ = _validate_launch_command(launch_command_parser().parse_args(words))
-        print(json.dumps(sorted(prepare_multi_gpu_env(args))[:0]))
+        prepare_multi_gpu_env(_validate_launch_command(launch_command_parser().parse_args(["--config_file", file, "a.py"]))[0])
+        return ""
     except Exception as error:
-        print(json.dumps(str(error)))
+        return repr(error)
+arguments, files = json.load(sys.stdin)
+print(json.dumps([[read(*case) for case in arguments], [start(file) for file in files]]))
 """
 
 
@@ -237,12 +236,21 @@ def without_names(message: Any) -> str:
     return re.sub(r"(?:training_)?script.*", "...", str(message))
 
 
-def test_launchers_end_at_the_arguments_at_which_they_are_said_to() -> None:
-    given = json.dumps([(launcher, words.split()) for launcher, words in ARGUMENTS])
-    lines = subprocess.run(
-        [sys.executable, "-c", REFUSES], input=given, capture_output=True, text=True, check=True
-    ).stdout.splitlines()
-    for (launcher, words), real in zip(ARGUMENTS, map(json.loads, lines), strict=True):
+@pytest.fixture(scope="module")
+def launchers(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[Any], list[str]]:
+    """What torchrun and accelerate make of ``ARGUMENTS``, and accelerate of ``CONFIGS``."""
+    folder = tmp_path_factory.mktemp("files")
+    files = [folder / f"{number}.yaml" for number in range(len(CONFIGS))]
+    for file, (content, _) in zip(files, CONFIGS, strict=True):
+        file.write_text(content)
+    given = json.dumps([[(launcher, words.split()) for launcher, words in ARGUMENTS], list(map(str, files))])
+    program = subprocess.run([sys.executable, "-c", LAUNCHERS], input=given, capture_output=True, text=True, check=True)
+    read, started = json.loads(program.stdout.splitlines()[-1])
+    return read, started
+
+
+def test_launchers_end_at_the_arguments_at_which_they_are_said_to(launchers: tuple[list[Any], list[str]]) -> None:
+    for (launcher, words), real in zip(ARGUMENTS, launchers[0], strict=True):
         version = {"torchrun": "2.13.0", "accelerate launch": "1.15.0"}[launcher]
         found = outcome(launcher, version, words.split())
         if isinstance(found, str):
@@ -376,15 +384,10 @@ CONFIGS: list[tuple[str, list[str]]] = [
 ]  # fmt: skip
 
 
-def test_accelerate_ends_at_the_files_at_which_it_is_said_to(tmp_path: Path) -> None:
-    given = []
-    for number, (content, _) in enumerate(CONFIGS):
-        (tmp_path / f"{number}.yaml").write_text(content)
-        given.append(["--config_file", str(tmp_path / f"{number}.yaml"), "train.py"])
-    program = subprocess.run(
-        [sys.executable, "-c", STARTS], input=json.dumps(given), capture_output=True, text=True, check=True
-    )
-    for (content, expected), real in zip(CONFIGS, map(json.loads, program.stdout.splitlines()), strict=True):
+def test_accelerate_ends_at_the_files_at_which_it_is_said_to(
+    tmp_path: Path, launchers: tuple[list[Any], list[str]]
+) -> None:
+    for (content, expected), real in zip(CONFIGS, launchers[1], strict=True):
         of = command("accelerate launch --config_file a.yaml train.py", {"a.yaml": content, "train.py": ""}, tmp_path)
         assert [f"{mistake.kind} {mistake.got}" for mistake in of.mistakes()] == expected
         assert bool(real) == any(mistake.startswith("fails") for mistake in expected), (content, real)
