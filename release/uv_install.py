@@ -66,6 +66,8 @@ NOT_COMPILED = re.compile(
     r"|/torch/(testing/_internal|_vendor)/|/sympy/(physics|stats|parsing/autolev|parsing/latex)/"
     r"|/sklearn/(cluster|decomposition|ensemble|linear_model|metrics|model_selection)/"
     r"|/(scipy/signal|numpy/distutils|wcwidth/table_grapheme_overrides)/"
+    r"|/(setuptools|hypothesis/extra|pydantic/v1|gevent/testing|backrefs/uniprops/unidata)/|/pymdownx/\w+_db\.py"
+    r"|/pygments/lexers/(?!__init__|_mapping|configs|data|diff|javascript|python|shell|special)|/trl/experimental/\w+/"
 )
 COMPILE_FILES = """
 import compileall, sys, warnings
