@@ -248,7 +248,8 @@ def test_a_rule_of_cdks_with_a_schedule_invokes_its_targets_each_day(scheduled: 
     assert (event["source"], event["detail-type"], event["detail"]) == ("aws.events", "Scheduled Event", {})
     assert event["time"] == f"{now:%Y-%m-%d}T04:00:00Z"
     assert event["resources"] == [scheduled.rules.describe_rule(Name=scheduled.outputs["ItsDaily"])["Arn"]]
-    assert [given["source"] for given in until(scheduled.inputs)] == ["aws.events"]
+    # On a Monday from 4:00 to 8:30 the clock passes the weekly schedule's time too.
+    assert until(lambda: [given["source"] for given in scheduled.inputs() if "at" not in given]) == ["aws.events"]
     log = scheduled.running.client("logs")
     [printed] = until(lambda: log.filter_log_events(logGroupName="of-the-function")["events"])
     assert printed["message"] == "invoked by aws.events"
