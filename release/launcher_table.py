@@ -18,13 +18,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import requests
-from package_table import version_of
+from package_table import files_of
 from packaging.version import Version
 from remotezip import RemoteZip  # type: ignore[import-untyped]
 from rich.progress import track
 
 FACTS = Path(__file__).parents[1] / "training_jobs" / "training_jobs" / "facts" / "launchers.json"
-_JSON = {"Accept": "application/vnd.pypi.simple.v1+json"}
 _WITHOUT_VALUE = ("store_true", "store_false", "count", "help", "check_env", "_CustomHelpAction")
 _TYPES = ("int", "float")
 # Parts of a file of DeepSpeed by the file and the class that read them.
@@ -83,12 +82,9 @@ def main() -> None:
 
 
 def table_of(source: Source, index: str, session: requests.Session) -> dict[str, Any]:
-    answer = session.get(f"{index.rstrip('/')}/{source.package}/", headers=_JSON, timeout=60)
-    answer.raise_for_status()
     last: dict[tuple[int, ...], tuple[Version, bool, str]] = {}
-    for file in answer.json()["files"]:
-        version = version_of(file["filename"], source.package)
-        if version is None or version.is_prerelease or version < Version(source.first) or file.get("yanked"):
+    for version, file in files_of(source.package, index, session):
+        if version < Version(source.first) or file.get("yanked"):
             continue
         found = (version, file["filename"].endswith(("x86_64.whl", "-none-any.whl")), file["url"])
         if file["filename"].endswith(".tar.gz") or found[1]:

@@ -51,18 +51,25 @@ def main() -> None:
 
 def rows_of(package: str, names: Sequence[str], index: str, session: requests.Session) -> list[Any]:
     """The rows of a package: versions that have the same needs in one, in their order."""
-    answer = session.get(f"{index.rstrip('/')}/{package}/", headers=_JSON, timeout=60)
-    answer.raise_for_status()
     files: dict[Version, list[dict[str, Any]]] = {}
-    for file in answer.json()["files"]:
-        version = version_of(file["filename"], package)
-        if version is not None and not version.is_prerelease and not version.local:
+    for version, file in files_of(package, index, session):
+        if not version.local:
             files.setdefault(version, []).append(file)
     versions = sorted(files)
     with ThreadPoolExecutor(16) as pool:
         facts = list(pool.map(lambda version: facts_of(files[version], names, session), versions))
     groups = itertools.groupby(zip(versions, facts, strict=True), key=lambda pair: pair[1])
     return [[" ".join(str(version) for version, _ in group), *fact] for fact, group in groups]
+
+
+def files_of(package: str, index: str, session: requests.Session) -> Iterator[tuple[Version, dict[str, Any]]]:
+    """The files of a package's releases, with their versions: wheels and source distributions."""
+    answer = session.get(f"{index.rstrip('/')}/{package}/", headers=_JSON, timeout=60)
+    answer.raise_for_status()
+    for file in answer.json()["files"]:
+        version = version_of(file["filename"], package)
+        if version is not None and not version.is_prerelease:
+            yield version, file
 
 
 def version_of(filename: str, package: str) -> Version | None:

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from training_jobs.facts.launchers import RefusedError, keys_of_config, read_arguments
-from training_jobs.lint import Command
+from training_jobs.lint import Command, Job
 from training_jobs.lint.command_arguments import given_by
 from training_jobs.lint.requirements import absent_modules
 from training_jobs.lint.shell import ALL, UNKNOWN, Run, runs
@@ -266,7 +266,8 @@ def command(text: str, files: Mapping[str, str], folder: Path, **given: Any) -> 
     for name, content in files.items():
         (folder / name).parent.mkdir(exist_ok=True, parents=True)
         (folder / name).write_text(content)
-    return Command(text, folder, frozenset(files), **{"hosts": 1, "devices": 4, **given})
+    installed = {name: given.pop(name) for name in ("modules", "absent") if name in given}
+    return Command(text, folder, frozenset(files), **{"hosts": 1, "devices": 4, "job": Job(**installed), **given})
 
 
 TWO: Mapping[str, Any] = {"hosts": 2}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -18,7 +17,6 @@ from cdk_sagemaker_training.props.prop_types import Value, check_fields
 _EXCLUDED = ("__pycache__", "*.pyc", ".*", "cdk.out", "node_modules")
 
 
-_LAUNCHERS = re.compile(r"\b(?:torchrun|accelerate|deepspeed|torch\.distributed|mpirun|horovodrun|torch_xla|ray)\b")
 _READ = Known("synth", "since the folder is read")
 # What starts the script with its arguments in another form, beside it in the archive.
 STARTER, SETTINGS = "script_arguments.py", "script_arguments.json"
@@ -76,15 +74,6 @@ class TrainingCode(Value):
     def is_shell_script(self) -> bool:
         """Whether the entry point is run by the shell."""
         return self.command is None and not self.entry_point.endswith(".py")
-
-    @property
-    def starts_processes(self) -> bool:
-        """Whether its command, or a file of bash that is started, names a launcher."""
-        started = self.command or (self.entry_point if self.is_shell_script else "")
-        named = [path for path in self.files() if path.name in started] if started else []
-        files = [path for path in named if path.suffix == ".sh" or self.command is None]
-        texts = (Path(self.directory, path).read_text(errors="replace") for path in files)
-        return any(map(_LAUNCHERS.search, (started, *texts)))
 
     @property
     def program(self) -> str:

@@ -21,12 +21,12 @@ from cdk_sagemaker_training.core.unlisted import check_listed, unlisted_hint
 from cdk_sagemaker_training.data.s3 import S3Prefix
 from cdk_sagemaker_training.facts.instance_facts import InstanceFacts, family, instance_facts
 from cdk_sagemaker_training.jobs.kinds import Advice, Compiler, DataParallelJob, JobRequest
+from cdk_sagemaker_training.jobs.launchers import PROCESSES_PER_HOST
 from cdk_sagemaker_training.props.prop import SHAPING, Known, Prop
 from cdk_sagemaker_training.props.prop_types import Value, check_fields
 
 _CACHE = "/opt/ml/checkpoints/compiler-cache"
 _TORCHRUN = "sagemaker_torch_distributed_enabled"
-_PROCESSES_PER_HOST = "sagemaker_mpi_num_of_processes_per_host"
 # "torch._logging" and "torch.compile troubleshooting" in PyTorch's documentation; each process writes a file of its own.
 _TORCH_DEBUG = {"TORCH_LOGS": "graph_breaks,recompiles", "TORCH_TRACE": "/opt/ml/output/data/compiler"}
 
@@ -260,7 +260,7 @@ def _check_launcher(compiler: str, request: JobRequest, supported: tuple[str, ..
 
 def _check_one_process(request: JobRequest) -> None:
     hosts = request.resource_config["InstanceCount"]
-    processes = request.hyperparameters.get(_PROCESSES_PER_HOST, "1")
+    processes = request.hyperparameters.get(PROCESSES_PER_HOST, "1")
     if not is_unresolved(hosts) and (hosts != 1 or processes != "1"):
         rule = "be one machine with one process for compiler=TorchXla() without GPUs, whose XLA has no collectives"
         got = f"{hosts} x {processes} on {request.resource_config['InstanceType']!r}"

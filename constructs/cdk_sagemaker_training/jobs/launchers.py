@@ -9,6 +9,7 @@
 from __future__ import annotations
 
 import json
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -24,8 +25,9 @@ from cdk_sagemaker_training.jobs.instance_group import InstanceGroup
 from cdk_sagemaker_training.props.prop import IN_INPUT, IN_JSON, SHAPING, Prop
 from cdk_sagemaker_training.props.prop_types import Value, check_fields
 
+_ENABLED = re.compile(r"sagemaker_(?!training_compiler)\w+_enabled")
 # The toolkit's one key for this number (params.py): its torchrun runner reads the key that is named after MPI.
-_PROCESSES_PER_HOST = "sagemaker_mpi_num_of_processes_per_host"
+PROCESSES_PER_HOST = "sagemaker_mpi_num_of_processes_per_host"
 
 # SM_DATAPARALLEL_SUPPORTED_INSTANCE_TYPES of fw_utils.py in the SageMaker Python SDK, version 2.
 _SMDDP_BY_MPI = ("ml.p3.16xlarge", "ml.p3dn.24xlarge", "ml.p4d.24xlarge", "ml.p4de.24xlarge")
@@ -242,8 +244,17 @@ def _check_group(launcher: Mpi | PyTorchDdp, group: InstanceGroup) -> None:
         raise must("processes_per_host", rule, f"{facts.processes}{unlisted_hint(group.instance_type)}", f"{processes}")
 
 
+def launchers_of(hyperparameters: Mapping[str, str]) -> list[str]:
+    """Return the hyperparameters by which the toolkit starts processes; the Training Compiler's starts none.
+
+    Args:
+        hyperparameters: Those of a request.
+    """
+    return [name for name in hyperparameters if _ENABLED.fullmatch(name)]
+
+
 def _processes(processes_per_host: int | None) -> dict[str, str]:
-    return {} if processes_per_host is None else {_PROCESSES_PER_HOST: str(processes_per_host)}
+    return {} if processes_per_host is None else {PROCESSES_PER_HOST: str(processes_per_host)}
 
 
 def processes_advice(group: InstanceGroup, processes_per_host: int | None) -> tuple[Advice, ...]:

@@ -20,6 +20,7 @@ from cdk_sagemaker_training.data.code import TrainingCode
 from cdk_sagemaker_training.facts.instance_facts import processor
 from cdk_sagemaker_training.jobs.advice import Advice, advice
 from cdk_sagemaker_training.jobs.hyperparameters import hyperparameters
+from cdk_sagemaker_training.jobs.launchers import launchers_of
 from cdk_sagemaker_training.props.prop import IN_INPUT, VALUES_IN_INPUT, Known, Member, Prop
 from cdk_sagemaker_training.request.context import JobContext, RequestContext, optional
 from cdk_sagemaker_training.request.image_contents import check_contents, contents_advice, idle_gpus_advice
@@ -31,6 +32,7 @@ from cdk_sagemaker_training.request.script_advice import (
     check_requirements,
     code_advice,
     copied_code_advice,
+    starts_processes,
 )
 from cdk_sagemaker_training.request.variables import environment_advice, hyperparameters_advice
 from cdk_sagemaker_training.resources.image_advice import image_advice
@@ -194,7 +196,7 @@ def _check_image(image: TrainingImage, context: JobContext) -> None:
 def _check_program(image: TrainingImage, context: JobContext) -> None:
     """The job's launcher can start what the image, or a variable, names for the toolkit (`_create_command`, as of code)."""
     variable = "SAGEMAKER_PROGRAM"
-    launcher = _of_scripts(_launchers(context))
+    launcher = _of_scripts(launchers_of(context.job_request.hyperparameters))
     if not launcher or context.props.get("container_entrypoint") is not None:
         return
     given = context.job_request.environment.get(variable) or (context.props.get("environment") or {}).get(variable)
@@ -236,7 +238,8 @@ def _image_advice(image: TrainingImage, context: JobContext) -> Iterator[Advice]
     yield from image_advice(image.base, instance_types(context.job_request), entrypoint)
     yield from contents_advice(image, context)
     code = context.props.get("code")
-    yield from idle_gpus_advice(image, context.job_request, entrypoint or (code is not None and code.starts_processes))
+    started = entrypoint or (code is not None and starts_processes(code))
+    yield from idle_gpus_advice(image, context.job_request, started)
     yield from copied_code_advice(image, context)
     if context.props.get("spot") is not None and getattr(image, "is_container", False) and not entrypoint:
         yield from advice(
@@ -268,7 +271,6 @@ def _check_code(code: TrainingCode, context: JobContext) -> None:
 
 # `_SAFE_ENTRY_POINT` there.
 _NAME_OF_PROGRAM = re.compile(r"[A-Za-z0-9._][A-Za-z0-9._+-]*(?:/[A-Za-z0-9._+-]+)*")
-_LAUNCHER = re.compile(r"sagemaker_(?!training_compiler)\w+_enabled")
 # Those that start Python scripts alone (torch_distributed.py and pytorch_xla.py of sagemaker-training, `_create_command`).
 _OF_SCRIPTS = {
     "sagemaker_torch_distributed_enabled": "Torchrun()",
@@ -278,7 +280,7 @@ _OF_SCRIPTS = {
 
 def _check_start(code: TrainingCode, context: JobContext) -> None:
     """The toolkit and the job's launcher can start the code (_entry_point_type.py and process.py of sagemaker-training)."""
-    launchers = _launchers(context)
+    launchers = launchers_of(context.job_request.hyperparameters)
     launcher = _of_scripts(launchers)
     if code.command is not None and launchers:
         raise must(
@@ -297,11 +299,6 @@ def _check_start(code: TrainingCode, context: JobContext) -> None:
     if package and "/" in code.program:
         rule = "be at the top of a folder with setup.py, which the toolkit starts by python -m"
         raise must("code.entry_point", rule, repr(Path(code.entry_point).name), repr(code.entry_point))
-
-
-def _launchers(context: JobContext) -> list[str]:
-    """The hyperparameters of the job's launchers."""
-    return [name for name in context.job_request.hyperparameters if _LAUNCHER.fullmatch(name)]
 
 
 def _of_scripts(launchers: Sequence[str]) -> str:

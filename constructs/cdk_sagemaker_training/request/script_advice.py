@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +17,7 @@ from cdk_sagemaker_training.facts.modules import modules_of, of_hugging_face
 from cdk_sagemaker_training.jobs.advice import Advice, advice
 from cdk_sagemaker_training.jobs.hyperparameters import encode_hyperparameter
 from cdk_sagemaker_training.jobs.instance_group import InstanceGroup
-from cdk_sagemaker_training.jobs.launchers import processes_advice
+from cdk_sagemaker_training.jobs.launchers import PROCESSES_PER_HOST, launchers_of, processes_advice
 from cdk_sagemaker_training.request.context import JobContext
 from cdk_sagemaker_training.request.image_contents import device_of
 from cdk_sagemaker_training.request.machine import instance_count, instance_types
@@ -24,7 +25,7 @@ from cdk_sagemaker_training.request.variables import names_index
 
 if TYPE_CHECKING:
     from cdk_sagemaker_training.resources.image import TrainingImage
-    from training_jobs.lint import Command
+    from training_jobs.lint import Command, Job
     from training_jobs.lint.options import Options
     from training_jobs.lint.requirements import Mistake
 
@@ -63,7 +64,6 @@ _BRINGS = {
     }.items()
 }
 _BRINGS_ANY = re.compile(r"[-./]|\w+[+:]")  # another file, a folder, an address
-_LAUNCHERS = re.compile(r"sagemaker_\w+_enabled")
 _READS_HYPERPARAMETERS = re.compile(r"SM_HP|SM_TRAINING_ENV|SM_USER_ARGS|hyperparameters\.json")
 _COMMAND_OFF = "a comment `# training-jobs: allow command` in it switches this off"
 _OFF = "; a comment `# training-jobs: allow options` at its beginning switches this off"
@@ -75,9 +75,7 @@ def code_advice(code: TrainingCode, context: JobContext) -> Iterator[Advice]:
     yield from ignored_advice(code, context)
     yield from _requirement_advice(code, context)
     yield from _command_advice(code, context)
-    modules, absent = _modules(code, files, context)
-    versions = _versions(code, files, context.props)
-    yield from _advice(Path(code.directory), files, context, code.script, modules, absent, versions)
+    yield from _advice(Path(code.directory), files, context, code.script, _installed(code, context))
 
 
 def copied_code_advice(image: TrainingImage, context: JobContext) -> Iterator[Advice]:
@@ -181,14 +179,13 @@ def _advice(
     files: Iterable[Path],
     context: JobContext,
     entry_point: str = "",
-    modules: frozenset[str] | None = None,
-    absent: frozenset[str] = frozenset(),
-    versions: Mapping[str, str] | None = None,
+    installed: Job | None = None,
 ) -> Iterator[Advice]:
     from training_jobs.lint import Job, lint_folder  # here, since most jobs have no folder
 
     request, compilers = context.job_request, _compilers(context)
-    job = Job(
+    job = replace(
+        installed or Job(),
         compiled=any(compilers),
         dynamic=request.environment.get("TRAINING_COMPILER_DYNAMIC") == "true",
         xla=compilers[1],
@@ -196,9 +193,6 @@ def _advice(
         groups=request.group_names,
         channels=tuple(context.props.get("channels") or ()),
         entry_point=entry_point,
-        modules=modules,
-        absent=absent,
-        versions=versions or {},
         device=device_of(request),
         offline=_is_offline(context.props),
     )
@@ -225,28 +219,32 @@ def check_options(code: TrainingCode, context: JobContext) -> None:
         ValueError: The script would end at its arguments, or take False for True.
     """
     pairs = code.arguments == "--key value"
-    options = _options(code, context.props)
-    _, absent = (
-        _modules(code, tuple(code.files()), context) if options and options.classes else (None, frozenset[str]())
-    )
-    _refuse(options, context, code.flags, pairs=pairs, folder=Path(code.directory), absent=absent)
-    if code.command is not None or code.is_shell_script or context.props.get("container_entrypoint") is not None:
+    options, root = _options(code, context.props), Path(code.directory)
+    absent = _installed(code, context).absent if options is not None and options.classes else frozenset[str]()
+    _refuse(options, context, code.flags, pairs=pairs, folder=root, absent=absent)
+    given, elsewhere = _given(context), context.props.get("container_entrypoint") is not None
+    if elsewhere or _bash_of(code) is not None or not {"deepspeed", "deepspeed_config"} & given.keys():
         return
-    from training_jobs.lint import Job, deepspeed_refusals
+    from training_jobs.lint import deepspeed_refusals
 
-    files, given = tuple(code.files()), _given(context)
-    if {"deepspeed", "deepspeed_config"} & given.keys():
-        modules, absent = _modules(code, files, context)
-        job = Job(modules=modules, absent=absent, versions=_versions(code, files, context.props))
-        for refusal in deepspeed_refusals(given, Path(code.directory), _world(context), job, options):
-            raise must(f"hyperparameters[{refusal.key!r}]", refusal.rule, refusal.example, refusal.got)
+    for refusal in deepspeed_refusals(given, root, _world(context), _installed(code, context), options):
+        raise must(f"hyperparameters[{refusal.key!r}]", refusal.rule, refusal.example, refusal.got)
+
+
+def _installed(code: TrainingCode, context: JobContext) -> Job:
+    """What is known of what the job's hosts have installed."""
+    from training_jobs.lint import Job
+
+    files = tuple(code.files())
+    modules, absent = _modules(code, files, context)
+    return Job(modules=modules, absent=absent, versions=_versions(code, files, context.props))
 
 
 def _world(context: JobContext) -> int | None:
     """The number of torchrun's processes on all machines; None where that is not known."""
     request = context.job_request
     hosts, facts = instance_count(request), [instance_facts(name) for name in instance_types(request)]
-    given = request.hyperparameters.get("sagemaker_mpi_num_of_processes_per_host", "")
+    given = request.hyperparameters.get(PROCESSES_PER_HOST, "")
     each = {int(given) if given.isdigit() else known.processes for known in facts if known is not None}
     launched = request.hyperparameters.get("sagemaker_torch_distributed_enabled") == "true" and not request.group_names
     return each.pop() * hosts if launched and hosts is not None and len(each) == 1 and None not in facts else None
@@ -267,32 +265,45 @@ def check_copied_options(image: TrainingImage, context: JobContext) -> None:
         _refuse(next(map(options_of, scripts_of(root, found)), None), context, (), pairs=True)
 
 
-def _command(code: TrainingCode, context: JobContext) -> Command | None:
-    """The command that starts the scripts, or the file of bash that is the entry point; None for others."""
-    if context.props.get("container_entrypoint") is not None or (code.command is None and not code.is_shell_script):
-        return None
-    from training_jobs.lint import Command
+def _bash_of(code: TrainingCode) -> str | None:
+    """The text of bash that starts the scripts, of the command or of the entry point; None where a script is started."""
+    if code.is_shell_script:
+        return Path(code.directory, code.entry_point).read_bytes().decode(errors="replace")
+    return code.command
 
-    files, request = tuple(code.files()), context.job_request
-    modules, absent = _modules(code, files, context)
+
+def starts_processes(code: TrainingCode) -> bool:
+    """Return whether a command, or a file of bash, names a launcher."""
+    if (text := _bash_of(code)) is None:
+        return False
+    from training_jobs.lint import names_launcher
+
+    return names_launcher(text, Path(code.directory), code.files())
+
+
+def _command(code: TrainingCode, context: JobContext) -> Command | None:
+    """What starts the scripts by bash; None where nothing does."""
+    if context.props.get("container_entrypoint") is not None or (text := _bash_of(code)) is None:
+        return None
+    from training_jobs.lint import UNKNOWN, Command
+
+    request = context.job_request
     facts = [instance_facts(name) for name in instance_types(request)]
     kinds = {(known.kind, known.processes if known.devices else 0) for known in facts if known is not None}
     # Instance groups, and a launcher that starts the file of bash, start it in ways of their own.
-    apart = bool(request.group_names) or any(map(_LAUNCHERS.fullmatch, request.hyperparameters))
+    apart = bool(request.group_names) or bool(launchers_of(request.hyperparameters))
     kind, devices = kinds.pop() if len(kinds) == 1 and None not in facts and not apart else (None, None)
     names = ("SM_NUM_GPUS", "SM_NUM_NEURONS") if kind != "neuron" else ("SM_NUM_NEURONS", "SM_NUM_GPUS")
     of_machine = {} if devices is None else dict(zip(names, (devices, 0), strict=True))
     given = {**of_machine, **request.environment, **(context.props.get("environment") or {})}
     return Command(
-        code.command or Path(code.directory, code.entry_point).read_bytes().decode(errors="replace"),
+        text,
         Path(code.directory),
-        frozenset(path.as_posix() for path in files),
+        frozenset(path.as_posix() for path in code.files()),
         hosts=None if apart else instance_count(request),
         devices=devices,
-        modules=modules,
-        absent=absent,
-        versions=_versions(code, files, context.props),
-        variables={name: "\0" if is_unresolved(value) else str(value) for name, value in given.items()},
+        job=_installed(code, context),
+        variables={name: UNKNOWN if is_unresolved(value) else str(value) for name, value in given.items()},
     )
 
 

@@ -12,7 +12,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NoReturn
 
-UNKNOWN = "\0"  # part of an argument that is known only when the job runs
+from training_jobs.facts.libraries import minor_of
+
+UNKNOWN = "\0"  # a word, or part of one, that is known only when the job runs
 _TYPES: Mapping[str, type] = {"int": int, "float": float}
 _SCRIPTS = ("training_script", "user_script")
 # Programs that are options of Python too: `python -m torch.distributed.launch` takes one more of its own.
@@ -132,7 +134,7 @@ def _rows(launcher: str, table: str, version: str) -> list[list[Any]]:
 
 def _is_between(launcher: str, version: str, first: str, last: str) -> bool | None:
     """Whether a version is one of a row's; None where the table does not have it."""
-    versions, minor = _tables()[launcher]["versions"], ".".join(version.split(".")[:2])
+    versions, minor = _tables()[launcher]["versions"], minor_of(version)
     if minor not in versions:
         return None
     number = versions.index(minor)

@@ -11,6 +11,7 @@ from training_jobs.lint.checks import lint_folder as lint_folder
 from training_jobs.lint.checks import scripts_of as scripts_of
 from training_jobs.lint.command_arguments import refused_arguments as refused_arguments
 from training_jobs.lint.commands import Command as Command
+from training_jobs.lint.commands import names_launcher as names_launcher
 from training_jobs.lint.dataclass_options import options_of as options_of
 from training_jobs.lint.deepspeed_file import deepspeed_refusals as deepspeed_refusals
 from training_jobs.lint.options import ignored as ignored
@@ -18,3 +19,4 @@ from training_jobs.lint.options import ignored_keys as ignored_keys
 from training_jobs.lint.options import refusals as refusals
 from training_jobs.lint.rules import channels_of as channels_of
 from training_jobs.lint.script import Job as Job
+from training_jobs.lint.shell import UNKNOWN as UNKNOWN

@@ -12,7 +12,7 @@ from training_jobs.lint.commands import Command, Start
 from training_jobs.lint.dataclass_options import options_of
 from training_jobs.lint.deepspeed_file import deepspeed_refusals
 from training_jobs.lint.options import NEGATIVE, Refusal, refusals
-from training_jobs.lint.script import Job, Script
+from training_jobs.lint.script import Script
 from training_jobs.lint.shell import ALL, UNKNOWN
 from training_jobs.lint.trainer_values import Device
 
@@ -52,14 +52,13 @@ def refused_arguments(
 def _refused(
     command: Command, start: Start, script: Script, given: Mapping[str, str | None], flags: list[str], device: Device
 ) -> Iterator[Refusal]:
-    options = options_of(script, command.versions if script.imports & {"transformers", "trl"} else {})
+    options = options_of(script, command.job.versions if script.imports & {"transformers", "trl"} else {})
     # Files that arguments name are sought where the script is started.
     folder = command.folder if start.run.folder == PurePosixPath() else None
     if options is not None and not any(option.is_positional for option in options.options):
-        yield from refusals(options, given, flags, True, folder, device, command.absent)
+        yield from refusals(options, given, flags, True, folder, device, command.job.absent)
     if folder is not None:
-        job = Job(modules=command.modules, absent=command.absent, versions=command.versions)
-        yield from deepspeed_refusals(given, folder, command.world(start), job, options)
+        yield from deepspeed_refusals(given, folder, command.world(start), command.job, options)
 
 
 def given_by(start: Start, passed: Mapping[str, str | None]) -> tuple[dict[str, str | None], list[str]] | None:

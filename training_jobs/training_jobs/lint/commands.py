@@ -7,7 +7,6 @@ utils/launch.py, ``BaseConfig`` of its commands/config/config_args.py; ``main`` 
 
 from __future__ import annotations
 
-import difflib
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -18,6 +17,8 @@ from typing import Any, Literal, NamedTuple
 
 from training_jobs.facts.launchers import RefusedError, keys_of_config, options_of_config, read_arguments
 from training_jobs.lint.deepspeed_file import file_mistakes
+from training_jobs.lint.options import nearest
+from training_jobs.lint.script import Job
 from training_jobs.lint.shell import ALL, UNKNOWN, Run, runs
 
 Kind = Literal["fails", "hosts-alone", "ignores-key"]
@@ -46,9 +47,15 @@ _OF_FILE = (
     *("gradient_accumulation_steps", "gradient_clipping", "zero_stage", "offload_optimizer_device"),
     *("offload_param_device", "offload_param_nvme_path", "offload_optimizer_nvme_path", "zero3_save_16bit_model"),
 )
+# Programs that start processes, in any text.
+_NAMES = re.compile(r"\b(?:torchrun|accelerate|deepspeed|torch\.distributed|mpirun|horovodrun|torch_xla|ray)\b")
 _ALLOWED = re.compile(r"#\s*training-jobs:\s*allow\s+command\b")
 # What reads hyperparameters in a command.
 _HYPERPARAMETERS = re.compile(r"\$\{?[@*1-9]|SM_HP|SM_USER_ARGS|SM_TRAINING_ENV|SM_CONFIG|hyperparameters\.json")
+# How several machines meet, whatever starts them.
+_AS_MANY = "wait for as many machines as the job has, or it waits until max_runtime or a timeout"
+_RANKS = "give each machine a rank of its own: several of one rank do not meet"
+_MEET = "name the machine where all meet: each waits for the others at its own address"
 _HERE = ("localhost", "127.0.0.1", "0.0.0.0", "::1")
 
 
@@ -99,9 +106,7 @@ class Command:
         files: The paths of its files.
         hosts: The number of machines, each of which runs it; None where that is not known.
         devices: The accelerators of each machine, 0 for none; None where that is not known.
-        modules: What is installed; None where that is not known.
-        absent: Modules that are certainly not there.
-        versions: The versions of libraries.
+        job: What is known of what is installed.
         variables: Variables of the environment.
     """
 
@@ -110,9 +115,7 @@ class Command:
     files: frozenset[str]
     hosts: int | None = None
     devices: int | None = None
-    modules: frozenset[str] | None = None
-    absent: frozenset[str] = frozenset()
-    versions: Mapping[str, str] = field(default_factory=dict)
+    job: Job = field(default_factory=Job)
     variables: Mapping[str, str] = field(default_factory=dict)
 
     @cached_property
@@ -215,7 +218,7 @@ class Command:
         if not launcher or UNKNOWN in (words[:1] or ("",))[0]:
             return None
         try:
-            options = read_arguments(launcher, self.versions.get(_MODULES[launcher], ""), words)
+            options = read_arguments(launcher, self.job.versions.get(_MODULES[launcher], ""), words)
         except RefusedError as error:
             rule = f"have options that {launcher} takes, since its argparse ends at others"
             return CommandMistake("fails", run.line, rule, f"those of {launcher} --help", f"{error}")
@@ -229,14 +232,11 @@ class Command:
     def _missing(self, start: Start) -> Iterator[CommandMistake]:
         """A program or a script that is not there."""
         module = _MODULES.get(start.launcher, "")
-        if module and self._is_absent(module) and not self._installs_before(start):
+        if module and self.job.lacks(module) and not self._installs_before(start):
             rule = f"start a program that the container has, or requirements.txt brings, as they do not {module}"
             yield self._fails(start, rule, f"{module} in requirements.txt", " ".join(start.run.words[:2]))
         rule = "start a file of code's folder, which the machine has in /opt/ml/code"
         yield from self._without_file(start, start.script, rule, "train.py")
-
-    def _is_absent(self, module: str) -> bool:
-        return module in self.absent or (self.modules is not None and module not in self.modules)
 
     def _words_before(self, run: Run, of: Sequence[Run] = ()) -> Iterator[tuple[str, ...]]:
         others = of or self.runs
@@ -265,15 +265,13 @@ class Command:
         return CommandMistake("hosts-alone", start.run.line, rule, example, how)
 
     def _of_torchrun(self, start: Start) -> Iterator[CommandMistake]:
-        given, line = start.options, start.run.line
+        given = start.options
         if given.get("nproc_per_node") == "gpu" and self.devices == 0:
-            yield CommandMistake("fails", line, "start no process for each GPU where there is none", "auto", "gpu")
+            yield self._fails(start, "start no process for each GPU where there is none", "auto", "gpu")
         if self.hosts is None:
             return
         text = given.get("nnodes", self._default(start, "nnodes", "1"))
-        several = (
-            """torchrun --nnodes $SM_HOST_COUNT --node_rank $SM_CURRENT_HOST_RANK --master_addr $SM_MASTER_ADDR ..."""
-        )
+        several = "torchrun --nnodes $SM_HOST_COUNT --node_rank $SM_CURRENT_HOST_RANK --master_addr $SM_MASTER_ADDR ..."
         least, _, most = str(text).partition(":")
         if given.get("standalone") or (least == "1" and most in ("", "1")):
             if self.hosts > 1:
@@ -283,26 +281,23 @@ class Command:
         if low is None or high is None:
             return
         if not low <= self.hosts <= high:
-            rule = "wait for as many machines as the job has, or it waits until max_runtime or a timeout"
-            yield CommandMistake("fails", line, rule, f"--nnodes {self.hosts}", f"{text} with {self.hosts}")
+            yield self._fails(start, _AS_MANY, f"--nnodes {self.hosts}", f"{text} with {self.hosts}")
         elif self.hosts > 1:
             yield from self._meeting(start, several)
 
     def _meeting(self, start: Start, example: str) -> Iterator[CommandMistake]:
         """How several machines find each other."""
-        given, line = start.options, start.run.line
+        given = start.options
         backend = given.get("rdzv_backend", self._default(start, "rdzv_backend", "static"))
         endpoint = given.get("rdzv_endpoint", self._default(start, "rdzv_endpoint", ""))
         address = endpoint.rpartition(":")[0] or endpoint
         if backend == "static" and not endpoint:
             address = given.get("master_addr", self._default(start, "master_addr", _HERE[0]))
         if address in ("", *_HERE):
-            rule = "name the machine where all meet: each waits for the others at its own address"
-            yield CommandMistake("fails", line, rule, example, address or "no --rdzv_endpoint")
+            yield self._fails(start, _MEET, example, address or "no --rdzv_endpoint")
         rank = given.get("node_rank", self._default(start, "node_rank", "0"))
         if backend == "static" and UNKNOWN not in str(rank):
-            rule = "give each machine a rank of its own: several of one rank do not meet"
-            yield CommandMistake("fails", line, rule, example, f"--node_rank {rank} on {self.hosts} machines")
+            yield self._fails(start, _RANKS, example, f"--node_rank {rank} on {self.hosts} machines")
 
     def _file(self, start: Start) -> Mapping[str, Any] | None:
         """What the file of ``accelerate launch`` says; empty without one, None where it is not known."""
@@ -334,7 +329,7 @@ class Command:
         if "config_file" in given:
             yield from self._of_config(start, of_file)
         kind = self._distributed(start, of_file)
-        if kind == "use_deepspeed" and self._is_absent("deepspeed") and not self._installs_before(start):
+        if kind == "use_deepspeed" and self.job.lacks("deepspeed") and not self._installs_before(start):
             rule = "be beside deepspeed in requirements.txt, without which accelerate ends"
             yield self._fails(start, rule, "deepspeed in requirements.txt", "distributed_type: DEEPSPEED")
         if self.hosts is None or self.hosts == 1 or (not kind and "config_file" in given and not of_file):
@@ -356,17 +351,14 @@ class Command:
             yield self._alone(start, f"deepspeed_multinode_launcher {launcher}", f"{several} standard")
             return
         if number != self.hosts:
-            rule = "wait for as many machines as the job has, or it waits until max_runtime or a timeout"
-            yield self._fails(start, rule, f"--num_machines {self.hosts}", f"{machines} with {self.hosts}")
+            yield self._fails(start, _AS_MANY, f"--num_machines {self.hosts}", f"{machines} with {self.hosts}")
         rank = given.get("machine_rank", of_file.get("machine_rank", 0))
         backend = given.get("rdzv_backend", of_file.get("rdzv_backend", "static"))
         if backend == "static" and UNKNOWN not in str(rank):
-            rule = "give each machine a rank of its own: several of one rank do not meet"
-            yield self._fails(start, rule, several, f"machine_rank {rank} on {self.hosts} machines")
+            yield self._fails(start, _RANKS, several, f"machine_rank {rank} on {self.hosts} machines")
         address = given.get("main_process_ip", of_file.get("main_process_ip"))
         if address in (None, "", *_HERE):
-            rule = "name the machine where all meet: each waits for the others at its own address"
-            yield self._fails(start, rule, several, f"main_process_ip {address or 'is missing'}")
+            yield self._fails(start, _MEET, several, f"main_process_ip {address or 'is missing'}")
 
     def _fails(self, start: Start, rule: str, example: str, got: str) -> CommandMistake:
         return CommandMistake("fails", start.run.line, rule, example, got)
@@ -385,7 +377,7 @@ class Command:
 
     def _of_config(self, start: Start, of_file: Mapping[str, Any]) -> Iterator[CommandMistake]:
         """What accelerate finds in its file."""
-        name, version = start.options["config_file"], self.versions.get("accelerate", "")
+        name, version = start.options["config_file"], self.job.versions.get("accelerate", "")
         if of_file.get("compute_environment", "LOCAL_MACHINE") != "LOCAL_MACHINE":
             rule = (
                 "name a config_file whose compute_environment is LOCAL_MACHINE, or accelerate starts a job from the job"
@@ -398,9 +390,8 @@ class Command:
         known = keys_of_config(version)
         for key in map(str, of_file):
             if key not in known:
-                near = difflib.get_close_matches(key, known, n=1, cutoff=0.0)[0]
                 rule = "name a config_file whose keys accelerate knows, which ends at others"
-                yield self._fails(start, rule, repr(near), f"{key!r} of {name}")
+                yield self._fails(start, rule, repr(nearest(key, known)), f"{key!r} of {name}")
         processes = start.options.get("num_processes", of_file.get("num_processes", -1))
         if processes == -1 and of_file.get("distributed_type") != "NO":
             rule = "have num_processes, which a config_file of accelerate asks for"
@@ -420,7 +411,7 @@ class Command:
         if path in self.files:
             world = self.world(start)
             text = (self.folder / path).read_text(errors="replace")
-            for mistake in file_mistakes(text, self.versions.get("deepspeed", ""), world):
+            for mistake in file_mistakes(text, self.job.versions.get("deepspeed", ""), world):
                 rule = f"name a deepspeed_config_file that is right: it must {mistake.rule}"
                 yield self._fails(start, rule, mistake.example, f"{path} with {mistake.got}")
         else:
@@ -437,8 +428,7 @@ class Command:
             and path not in self.files
             and all(words[0] in (*_INSTALLERS, "chmod") for words in self._words_before(start.run))
         ):
-            near = difflib.get_close_matches(path, sorted(self.files), n=1, cutoff=0.0)
-            yield self._fails(start, rule, repr(near[0] if near else example), repr(path))
+            yield self._fails(start, rule, repr(nearest(path, sorted(self.files), example)), repr(path))
 
     def _ignored_keys(self, start: Start, of_file: Mapping[str, Any], known: Iterable[str]) -> Iterator[CommandMistake]:
         """Parts of the file set options by their names, and others are ignored."""
@@ -447,17 +437,28 @@ class Command:
             for key in map(str, entries if isinstance(entries, dict) else ()):
                 if (key if key.startswith(prefix) else prefix + key) not in known:
                     some = [one for one in known if one.startswith(prefix)]
-                    near = difflib.get_close_matches(key, some, n=1, cutoff=0.0)[0]
                     rule = (
                         "name a config_file whose keys accelerate reads: it ignores others, and its own default is used"
                     )
                     got = f"{key!r} in {part} of {start.options['config_file']}"
-                    yield CommandMistake("ignores-key", start.run.line, rule, repr(near), got)
+                    yield CommandMistake("ignores-key", start.run.line, rule, repr(nearest(key, some)), got)
 
     def _of_deepspeed(self, start: Start) -> Iterator[CommandMistake]:
         given = start.options
         if (self.hosts or 1) > 1 and not {"hostfile", "no_ssh", "force_multi", "elastic_training"} & {*given}:
             yield self._alone(start, "deepspeed without --hostfile", "torchrun --nnodes $SM_HOST_COUNT ...")
+
+
+def names_launcher(text: str, folder: Path, files: Iterable[Path]) -> bool:
+    """Return whether a text of bash, or a file of bash that it names, names a launcher, wherever it stands.
+
+    Args:
+        text: The command, or the content of a file, of bash.
+        folder: The folder of the script.
+        files: The paths of its files.
+    """
+    named = (folder / path for path in files if path.suffix == ".sh" and path.name in text)
+    return any(map(_NAMES.search, (text, *(path.read_text(errors="replace") for path in named))))
 
 
 def _launcher(words: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:

@@ -6,7 +6,6 @@ Sources: ``DeepSpeedConfig`` of deepspeed/runtime/config.py, whose parts are pyd
 
 from __future__ import annotations
 
-import difflib
 import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -14,7 +13,7 @@ from typing import Any, NamedTuple
 
 from training_jobs.facts.launchers import fields_of_deepspeed
 from training_jobs.facts.libraries import arguments_of
-from training_jobs.lint.options import Options, Refusal, argument
+from training_jobs.lint.options import Options, Refusal, argument, nearest
 from training_jobs.lint.script import Job
 
 _KEYS = ("deepspeed", "deepspeed_config")
@@ -78,13 +77,12 @@ def deepspeed_refusals(
         name = "" if text is None else argument(text).removeprefix("/opt/ml/code/").removeprefix("./")
         if not name.endswith(".json") or name.startswith(("/", "..", "{")):
             continue
-        if "deepspeed" in job.absent or (job.modules is not None and "deepspeed" not in job.modules):
+        if job.lacks("deepspeed"):
             rule = "be beside deepspeed in requirements.txt, which the container lacks"
             yield Refusal(key, rule, "deepspeed in requirements.txt", repr(name))
         if not (folder / name).is_file():
             there = [path.relative_to(folder).as_posix() for path in sorted(folder.rglob("*.json"))]
-            near = difflib.get_close_matches(name, there, n=1, cutoff=0.0)
-            yield Refusal(key, "name a file of code's folder", repr(near[0] if near else "zero3.json"), repr(name))
+            yield Refusal(key, "name a file of code's folder", repr(nearest(name, there, "zero3.json")), repr(name))
             continue
         content = (folder / name).read_text(errors="replace")
         found = [*file_mistakes(content, job.versions.get("deepspeed", ""), world)]
@@ -136,9 +134,8 @@ def _part(name: str, part: Mapping[str, Any], version: str) -> Iterator[FileMist
         if value == "auto":  # which DeepSpeed leaves out, whatever the key
             continue
         if key not in known:
-            near = difflib.get_close_matches(key, known, n=1, cutoff=0.0)[0]
             rule = f"have keys in {name} that DeepSpeed knows, which ends at others"
-            yield FileMistake(rule, repr(near), repr(key))
+            yield FileMistake(rule, repr(nearest(key, known)), repr(key))
         elif rule := _refused(known[key], value):
             yield FileMistake(f"have a {name}.{key} that is {rule}", "'auto'", repr(value))
 

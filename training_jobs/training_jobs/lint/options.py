@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, NamedTuple
@@ -215,23 +215,22 @@ def _wrong_values(
     for name in options.classes:
         unknown = dict.fromkeys(arguments_of(name, options.versions) or (), ...) if file is None else {}
         values = {**unknown, **{key: entry.value for key, entry in entries.items()}, **texts}
-        takes = arguments_of(name, options.versions) or {}
-        lacking = (one for one in implied_by(values) if one.argument in takes and {*one.modules} <= absent)
-        needs = (
-            RefusedValue(
-                one.argument,
-                f"be another, or {one.modules[0]} be in requirements.txt, which the job's container lacks",
-                f"{one.modules[0]} in requirements.txt",
-                one.shown,
-            )
-            for one in lacking
-        )
-        for one in (*refused_values(name, values, options.versions, device), *needs):
+        lacking = _lacking(arguments_of(name, options.versions) or {}, values, absent)
+        for one in (*refused_values(name, values, options.versions, device), *lacking):
             if one.argument in entries and one.argument not in keys:
                 rule = f"name a file whose {one.argument} is right: it must {one.rule}"
                 yield Refusal("config", rule, one.example, f"{entries[one.argument].place} with {one.got}")
             else:
                 yield Refusal(keys.get(one.argument, one.argument), one.rule, one.example, one.got)
+
+
+def _lacking(takes: Container[str], values: Mapping[str, object], absent: frozenset[str]) -> Iterator[RefusedValue]:
+    """Values of a class's arguments that need a package which is not installed."""
+    for needed in implied_by(values):
+        if needed.argument in takes and {*needed.modules} <= absent:
+            package = needed.modules[0]
+            rule = f"be another, or {package} be in requirements.txt, which the job's container lacks"
+            yield RefusedValue(needed.argument, rule, f"{package} in requirements.txt", needed.shown)
 
 
 class _Entry(NamedTuple):
@@ -372,8 +371,19 @@ def argument(text: str) -> str:
 
 def _nearest(key: str, options: Options) -> str:
     """The option that is named most like a hyperparameter, hyphens and underscores alike."""
+    same = {option.key.replace("-", "_").lower(): option.key for option in options.options if option.key}
+    near = nearest(key.replace("-", "_").lower(), same)
+    return repr(same[near]) if near else "none"
+
+
+def nearest(word: str, words: Iterable[str], default: str = "") -> str:
+    """Return the word among others that is most like one.
+
+    Args:
+        word: The one.
+        words: The others.
+        default: What is returned where there are none.
+    """
     import difflib  # here, since a script whose options are right does without
 
-    same = {option.key.replace("-", "_").lower(): option.key for option in options.options if option.key}
-    near = difflib.get_close_matches(key.replace("-", "_").lower(), same, n=1, cutoff=0.0)
-    return repr(same[near[0]]) if near else "none"
+    return next(iter(difflib.get_close_matches(word, list(words), n=1, cutoff=0.0)), default)

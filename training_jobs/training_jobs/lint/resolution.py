@@ -246,16 +246,13 @@ class Resolution:
 
     def _all_unmet(self, name: str) -> dict[Version, str]:
         """By each version that is left a package of which it needs another one than those that are left; empty for none."""
-        releases, found, unmet = releases_of(name), dict[Version, str](), dict[tuple[str, ...] | None, str]()
+        releases, found = releases_of(name), dict[Version, str]()
+        by_needs: dict[object, str] = {}  # versions that follow each other mostly need the same
         for version in self._ranges[name]:
-            if version == FUTURE:
-                found[version] = self._unmet(name, version)
-                continue
-            # Versions that follow each other mostly need the same.
-            needs = releases[version].needs
-            if needs not in unmet:
-                unmet[needs] = self._unmet(name, version)
-            found[version] = unmet[needs]
+            needs = version if version == FUTURE else releases[version].needs
+            if needs not in by_needs:
+                by_needs[needs] = self._unmet(name, version)
+            found[version] = by_needs[needs]
         return found
 
     def _unmet(self, name: str, version: Version) -> str:

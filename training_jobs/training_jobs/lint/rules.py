@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ast
 import re
-import sys
 from collections.abc import Callable, Iterator, Sequence
 
 from training_jobs.lint.dataclass_options import unknown_arguments, wrong_values
@@ -435,22 +434,16 @@ def _import(scripts: Sequence[Script], job: Job) -> Found:
             if name in folder and name not in seen:
                 seen.add(name)
                 left += [one for one in scripts if one.path in (f"{name}.py", f"{name}/__init__.py")]
-            elif name not in folder and _is_absent(name, job):
+            elif name not in folder and job.lacks(name):
                 why = (
                     f"no {name} is in the job's container: name what has it in a requirements.txt in the folder of code"
                 )
                 yield script, line, f"{why}, which is installed before the script starts"
         for call in script.calls:
             for needed in implied_in(script, call):
-                if all(_is_absent(module, job) for module in needed.modules) and not _conditional(script, call):
+                if all(map(job.lacks, needed.modules)) and not _conditional(script, call):
                     why = f"{needed.shown} needs {' or '.join(needed.modules)}, which the job's container lacks"
                     yield script, call.lineno, f"{why}: name it in a requirements.txt in the folder of code"
-
-
-def _is_absent(module: str, job: Job) -> bool:
-    if job.modules is None:
-        return module in job.absent
-    return module not in job.modules and module not in sys.stdlib_module_names
 
 
 @_rule("download")

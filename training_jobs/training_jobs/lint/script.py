@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -51,6 +52,16 @@ class Job:
     versions: Mapping[str, str] = field(default_factory=dict)
     device: Device = ""
     offline: bool = False
+
+    def lacks(self, module: str) -> bool:
+        """Return whether a module, which is none of Python's own, is certainly not installed.
+
+        Args:
+            module: Its name at the top.
+        """
+        if self.modules is None:
+            return module in self.absent
+        return module not in self.modules and module not in sys.stdlib_module_names
 
 
 @dataclass(frozen=True)

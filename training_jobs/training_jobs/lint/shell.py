@@ -8,8 +8,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import PurePosixPath
 from typing import NamedTuple
 
-# A word that is known only when the job runs; and all arguments of the shell.
-UNKNOWN, ALL = "\0", "$@"
+from training_jobs.facts.launchers import UNKNOWN as UNKNOWN
+
+ALL = "$@"  # all arguments of the shell
 _SUBSTITUTION = re.compile(r"\$\([^()]*\)|\$\(\([^()]*\)\)|`[^`]*`")
 # A quoted text, or an escaped character, is kept; and a comment is not.
 _COMMENT = re.compile(r"""('[^']*'|"(?:\\.|[^"\\])*"|\\.)|(?<![^\s;&|()])#[^\n]*""", re.DOTALL)
