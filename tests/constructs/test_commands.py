@@ -13,6 +13,7 @@ from cdk_sagemaker_training import (
     DataParallelJob,
     HeterogeneousJob,
     InstanceGroup,
+    Mpi,
     Torchrun,
     TrainingCode,
     TrainingImage,
@@ -166,6 +167,11 @@ def test_instance_groups_start_a_command_in_their_own_ways(source: Path) -> None
     code = TrainingCode(str(source), command='torchrun --standalone train.py "$@"')
     stack.workflow(job=job, code=code, hyperparameters=LR)
     assert "command-hosts-alone" not in stack.warned()
+
+
+def test_a_launcher_starts_a_file_of_bash_in_its_own_way(source: Path) -> None:
+    job = DataParallelJob(InstanceGroup(FOUR_GPUS, 2), launcher=Mpi())
+    assert "command-hosts-alone" not in run(source, "apart.sh", job=job)
 
 
 @pytest.mark.parametrize(

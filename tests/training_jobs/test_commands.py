@@ -295,6 +295,7 @@ MACHINES = "--num_machines $SM_HOST_COUNT --machine_rank $SM_CURRENT_HOST_RANK -
         (f"torchrun {MEET.replace('$SM_CURRENT_HOST_RANK', '0')} train.py", TWO, ["fails --node_rank 0 on 2 machines"]),
         ("torchrun --nnodes 2 --node_rank $SM_CURRENT_HOST_RANK train.py", TWO, ["fails localhost"]),
         ("torchrun --nnodes 2 --rdzv_backend c10d train.py", TWO, ["fails no --rdzv_endpoint"]),
+        ("torchrun --nnodes 2 --rdzv_backend c10d --rdzv_endpoint localhost:29400 train.py", TWO, ["fails localhost"]),
         ("torchrun --nproc_per_node gpu train.py", {"devices": 0}, ["fails gpu"]),
         ("torchrun --nproc_per_node four train.py", {"devices": 0}, []),
         ("torchrun --nproc_per_nodes 4 train.py", {}, ["fails unrecognized arguments: --nproc_per_nodes"]),
