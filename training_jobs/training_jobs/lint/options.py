@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from training_jobs.facts.libraries import Versions, arguments_of
-from training_jobs.lint.implied import implied_by
+from training_jobs.lint.optional_dependencies import dependencies_of
 from training_jobs.lint.script import Script, constant
 from training_jobs.lint.trainer_values import TRUE, Device, RefusedValue, refused_values
 
@@ -226,7 +226,7 @@ def _wrong_values(
 
 def _lacking(takes: Container[str], values: Mapping[str, object], absent: frozenset[str]) -> Iterator[RefusedValue]:
     """Values of a class's arguments that need a package which is not installed."""
-    for needed in implied_by(values):
+    for needed in dependencies_of(values):
         if needed.argument in takes and {*needed.modules} <= absent:
             package = needed.modules[0]
             rule = f"be another, or {package} be in requirements.txt, which the job's container lacks"

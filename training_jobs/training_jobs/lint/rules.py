@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from training_jobs.lint.dataclass_options import unknown_arguments, wrong_values
 from training_jobs.lint.downloads import downloaded
-from training_jobs.lint.implied import implied_in
+from training_jobs.lint.optional_dependencies import dependencies_in
 from training_jobs.lint.removed import removed
 from training_jobs.lint.script import Job, Script, always_imported, constant, keyword, name_of, whole_name
 
@@ -440,7 +440,7 @@ def _import(scripts: Sequence[Script], job: Job) -> Found:
                 )
                 yield script, line, f"{why}, which is installed before the script starts"
         for call in script.calls:
-            for needed in implied_in(script, call):
+            for needed in dependencies_in(script, call):
                 if all(map(job.lacks, needed.modules)) and not _conditional(script, call):
                     why = f"{needed.shown} needs {' or '.join(needed.modules)}, which the job's container lacks"
                     yield script, call.lineno, f"{why}: name it in a requirements.txt in the folder of code"

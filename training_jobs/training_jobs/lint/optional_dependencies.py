@@ -1,4 +1,4 @@
-"""Packages without which arguments of transformers and trl end a script that does not import them itself.
+"""Optional dependencies of transformers and trl: packages without which their arguments end a script that imports none itself.
 
 Sources, of transformers: ``TrainingArguments`` of training_args.py ("Using the `Trainer` with `PyTorch` requires `accelerate`");
 ``get_optimizer_cls_and_kwargs`` of trainer.py; the callbacks of integrations/integration_utils.py ("requires wandb to be
@@ -27,7 +27,7 @@ _SWITCHES = {
 _LIBRARIES = re.compile(r"(?:transformers|trl|peft)\b")
 
 
-class Implied(NamedTuple):
+class Dependency(NamedTuple):
     """What an argument needs.
 
     Attributes:
@@ -41,7 +41,7 @@ class Implied(NamedTuple):
     shown: str
 
 
-def implied_by(values: Mapping[str, object]) -> Iterator[Implied]:
+def dependencies_of(values: Mapping[str, object]) -> Iterator[Dependency]:
     """Yield what arguments need.
 
     Args:
@@ -49,19 +49,19 @@ def implied_by(values: Mapping[str, object]) -> Iterator[Implied]:
     """
     for name, modules in _SWITCHES.items():
         if str(values.get(name)).lower() in ("true", "1"):
-            yield Implied(name, modules, f"{name}={values[name]}")
+            yield Dependency(name, modules, f"{name}={values[name]}")
     reports = values.get("report_to")
     for one in reports if isinstance(reports, list | tuple) else (reports,):
         if one in _REPORTS:
-            yield Implied("report_to", (str(one),), f"report_to={reports!r}")
+            yield Dependency("report_to", (str(one),), f"report_to={reports!r}")
     if isinstance(optim := values.get("optim"), str) and _BITSANDBYTES.fullmatch(optim):
-        yield Implied("optim", ("bitsandbytes",), f"optim={optim!r}")
+        yield Dependency("optim", ("bitsandbytes",), f"optim={optim!r}")
     if values.get("attn_implementation") == "flash_attention_2":
         # Since transformers 4.57 a kernel of the Hub may take its place.
-        yield Implied("attn_implementation", ("flash_attn", "kernels"), "attn_implementation='flash_attention_2'")
+        yield Dependency("attn_implementation", ("flash_attn", "kernels"), "attn_implementation='flash_attention_2'")
 
 
-def implied_in(script: Script, call: ast.Call) -> Iterator[Implied]:
+def dependencies_in(script: Script, call: ast.Call) -> Iterator[Dependency]:
     """Yield what a call needs beside what the script imports.
 
     Args:
@@ -72,11 +72,11 @@ def implied_in(script: Script, call: ast.Call) -> Iterator[Implied]:
     if not _LIBRARIES.match(whole):
         return
     if whole in ("transformers.TrainingArguments", "transformers.Seq2SeqTrainingArguments", "transformers.Trainer"):
-        yield Implied("", ("accelerate",), name)
+        yield Dependency("", ("accelerate",), name)
     values = {one.arg: _value(one.value) for one in call.keywords if one.arg}
-    yield from implied_by(values)
+    yield from dependencies_of(values)
     if name == "from_pretrained" and values.get("device_map") not in (None, ...):
-        yield Implied("device_map", ("accelerate",), f"device_map={values['device_map']!r}")
+        yield Dependency("device_map", ("accelerate",), f"device_map={values['device_map']!r}")
 
 
 def _value(node: ast.expr) -> object:
