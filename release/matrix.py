@@ -59,6 +59,12 @@ OF_THE_NEWEST = (
     "test_queue.py::test_where_no_job_was_submitted",
     "test_snippets.py::test_a_snippet_runs_and_its_stack_synthesizes[docs/queue.md",
 )
+WITH_PYTORCH = (
+    "test_init_script.py::test_the_first_script_trains",
+    "test_commands.py::test_the_newest_version_of_the_table_is_that_of_the_launchers_here",
+    "test_commands.py::test_launchers_end_at_the_arguments_at_which_they_are_said_to",
+    "test_commands.py::test_accelerate_ends_at_the_files_at_which_it_is_said_to",
+)
 START = """
 import json, time
 import boto3
@@ -172,15 +178,14 @@ def readme_app() -> str:
 def constructs(home: Path, python: str, dependencies: str) -> None:
     """The tests of the constructs and of the command line, which import the wheels'."""
     # Warnings are no errors: the lowest versions may use what the newest of their own dependencies deprecate. Left out is what
-    # needs PyTorch, and cdk-nag, which takes no aws-cdk-lib below 2.257.
-    trains = "tests/training_jobs/test_init_script.py::test_the_first_script_trains"
+    # needs PyTorch or accelerate, and cdk-nag, which takes no aws-cdk-lib below 2.257.
     options = [
         "-q",
         "-W",
         "default",
         "-m",
         "not soak",
-        f"--deselect={trains}",
+        *(f"--deselect=tests/training_jobs/{name}" for name in WITH_PYTORCH),
         "--ignore=tests/constructs/test_from_cdk.py",
     ]
     if dependencies == "lowest":

@@ -236,7 +236,7 @@ def test_jobs_may_read_archives_of_any_version_and_no_other_assets(source: Path)
 
 
 def image_of(stack: UserStack, folder: Path, *lines: str) -> TrainingImage:
-    (folder / "Dockerfile").write_text("\n".join(["FROM python:3.11", *lines]))
+    (folder / "Dockerfile").write_text("\n".join(["FROM python:3.11", "RUN pip install sagemaker-training", *lines]))
     return TrainingImage.from_asset(stack, "Own", directory=str(folder))
 
 

@@ -234,7 +234,7 @@ def test_an_image_of_ones_own_is_taken_that_was_built_from_a_container_with_it(b
     ],
 )
 def test_an_image_is_known_by_what_its_dockerfile_is_built_from(dockerfile: str, base: str, tmp_path: Path) -> None:
-    (tmp_path / "Dockerfile").write_text(dockerfile)
+    (tmp_path / "Dockerfile").write_text(f'{dockerfile}ENTRYPOINT ["run-training"]\n')
     stack = Stack()
     args = {"V": "1.13.1"} if "ARG V\n" in dockerfile else None
     image = TrainingImage.from_asset(stack, "Image", directory=str(tmp_path), build_args=args)

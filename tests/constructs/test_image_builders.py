@@ -16,7 +16,7 @@ from aws_cdk.assertions import Match, Template
 
 from cdk_sagemaker_training import TrainingImage, TrainingRole, training_code_path
 from cdk_sagemaker_training.core.image_uri import IN_ECR
-from cdk_sagemaker_training.resources.dockerfile import parent_images
+from training_jobs.lint.dockerfile import Dockerfile
 
 OF_AWS = "763104351884.dkr.ecr.us-east-1.amazonaws.com"
 PUBLIC = "public.ecr.aws/deep-learning-containers"
@@ -150,7 +150,7 @@ def test_the_build_logs_in_to_the_registry_of_its_base_image_first(directory: Pa
 # TensorFlow 2.12's container, the last with Horovod, is in the private registry alone; its Dockerfile says so.
 @pytest.mark.parametrize("file", [file for file in PACKAGED if "resnet" not in file])
 def test_docker_builds_a_packaged_image_without_a_login(file: str) -> None:
-    images = parent_images(Path(training_code_path()), file, {})
+    images = Dockerfile(Path(training_code_path()), file, {}).pulled
     assert images
     assert not [image for image in images if IN_ECR.match(image)]
 

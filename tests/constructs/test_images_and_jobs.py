@@ -229,7 +229,7 @@ def test_a_tag_that_aws_never_had_is_refused_in_a_uri_and_in_a_dockerfile(tmp_pa
 
 
 def built(stack: UserStack, folder: Path, base: str, **props: Any) -> TrainingImage:
-    (folder / "Dockerfile").write_text(f"FROM {base}\n")
+    (folder / "Dockerfile").write_text(f'FROM {base}\nENTRYPOINT ["run-training"]\n')
     return TrainingImage.from_asset(stack, "Built", str(folder), **props)
 
 

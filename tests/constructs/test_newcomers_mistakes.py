@@ -174,7 +174,9 @@ def test_an_image_for_gpus_may_be_on_a_group_without_beside_one_with_them() -> N
 
 def test_an_image_that_is_built_is_for_the_machines_that_its_base_is_for(tmp_path: Path) -> None:
     stack = Stack()
-    folder = dockerfile(tmp_path, "FROM public.ecr.aws/deep-learning-containers/pytorch:2.13-cpu-amzn2023-sagemaker\n")
+    folder = dockerfile(
+        tmp_path, "FROM public.ecr.aws/deep-learning-containers/pytorch:2.13-cpu-amzn2023-sagemaker\nENTRYPOINT run\n"
+    )
     stack.task(image=TrainingImage.from_asset(stack, "Image", directory=folder))
     assert set(stack.warned()) == {"image-for-other-machines"}
 

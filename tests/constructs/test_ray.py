@@ -110,7 +110,7 @@ def test_an_image_that_does_not_copy_the_launcher_is_refused(tmp_path: Path) -> 
 def directory(folder: Path, copy: str) -> Path:
     for name in ("common", "ray_cluster"):
         shutil.copytree(Path(training_code_path()) / name, folder / name)
-    (folder / "Dockerfile").write_text(f"FROM python:3.12\n{copy}\n")
+    (folder / "Dockerfile").write_text(f"FROM python:3.12\nRUN pip install sagemaker-training\n{copy}\n")
     return folder
 
 

@@ -221,7 +221,7 @@ def test_the_warning_has_file_line_reason_and_how_to_switch_it_off(source: Path)
 
 def test_scripts_that_a_dockerfile_copies_are_read_and_others_are_not(source: Path) -> None:
     (source / "tools.py").write_text("leader = 'algo-1'")
-    (source / "Dockerfile").write_text("FROM python:3.11\nCOPY train.py /opt/ml/code/\n")
+    (source / "Dockerfile").write_text("FROM python:3.11\nRUN pip install sagemaker-training\nCOPY train.py /opt/\n")
     stack = UserStack()
     stack.task(job=COMPILED, image=TrainingImage.from_asset(stack, "Image", str(source)))
     assert [name for name in stack.warned() if name.startswith("script-")] == ["script-padding", "script-item"]

@@ -341,19 +341,16 @@ def test_a_build_context_that_is_gone_once_the_image_is_made_is_not_read_again(t
     image = TrainingImage.from_asset(stack, "Built", str(context))
     shutil.rmtree(context)
     stack.workflow("Copied", image=image, hyperparameters={"learning_rate": 0.1})
-    stack.workflow("WithCode", image=image, code=TrainingCode(str(written(tmp_path, LR))))
     assert stack.template()
 
 
 @pytest.mark.parametrize(
     ("dockerfile", "props"),
     [
-        (COPIED + PROGRAM + 'ENTRYPOINT ["python", "/opt/ml/code/train.py"]\n', {}),
-        (COPIED, {}),
+        (COPIED + PROGRAM + 'ENTRYPOINT ["run", "/opt/ml/code/train.py"]\n', {}),
         (COPIED + PROGRAM, {"environment": {"SAGEMAKER_PROGRAM": "other.py"}}),
         (COPIED + PROGRAM, {"container_entrypoint": ["python", "/opt/ml/code/train.py"]}),
-        (COPIED + PROGRAM.replace("train.py", "other.py"), {}),
-        ("COPY . /opt/ml/code/\n" + PROGRAM, {}),
+        (COPIED + "RUN make /opt/ml/code/other.py\n" + PROGRAM.replace("train.py", "other.py"), {}),
         (COPIED + "COPY other/ /opt/ml/code/other/\n" + PROGRAM, {}),
     ],
 )

@@ -28,10 +28,12 @@ from cdk_sagemaker_training.request.machine import instance_count, instance_type
 from cdk_sagemaker_training.request.script_advice import (
     check_command,
     check_copied_options,
+    check_image_start,
     check_options,
     check_requirements,
     code_advice,
     copied_code_advice,
+    image_start_advice,
     starts_processes,
 )
 from cdk_sagemaker_training.request.variables import environment_advice, hyperparameters_advice
@@ -189,6 +191,7 @@ def _check_image(image: TrainingImage, context: JobContext) -> None:
     _check_script(image, context)
     _check_program(image, context)
     check_copied_options(image, context)
+    check_image_start(image, context)
     if context.job_request.environment.get("PJRT_DEVICE") == "CUDA":
         image.check_xla_has_cuda()
 
@@ -200,7 +203,7 @@ def _check_program(image: TrainingImage, context: JobContext) -> None:
     if not launcher or context.props.get("container_entrypoint") is not None:
         return
     given = context.job_request.environment.get(variable) or (context.props.get("environment") or {}).get(variable)
-    program = given or image.program()
+    program = given or (image.dockerfile.image.program if image.dockerfile else None)
     if program and not is_unresolved(program) and not program.endswith(".py"):
         rule = f"end in .py for {launcher}, which starts Python scripts alone"
         raise must(variable if given is None else f"environment[{variable!r}]", rule, "'train.py'", repr(program))
@@ -241,6 +244,7 @@ def _image_advice(image: TrainingImage, context: JobContext) -> Iterator[Advice]
     started = entrypoint or (code is not None and starts_processes(code))
     yield from idle_gpus_advice(image, context.job_request, started)
     yield from copied_code_advice(image, context)
+    yield from image_start_advice(image, context)
     if context.props.get("spot") is not None and getattr(image, "is_container", False) and not entrypoint:
         yield from advice(
             "spot-without-signal",
@@ -261,7 +265,8 @@ def _check_code(code: TrainingCode, context: JobContext) -> None:
     if props.get("network_isolation") and "code" in channels:
         rule = "not contain 'code', by which a job with network isolation gets its code"
         raise must("channels", rule, "'sources'", repr(channels["code"]))
-    if (script := props["image"].own_script()) is not None:
+    dockerfile = props["image"].dockerfile
+    if (script := dockerfile.script_line if dockerfile else None) is not None:
         _refuse_code(code, f"an image whose Dockerfile has a script of its own ({script})")
     _check_start(code, context)
     check_options(code, context)

@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 from cdk_sagemaker_training.core.errors import must
 from cdk_sagemaker_training.core.tokens import is_unresolved
+from cdk_sagemaker_training.core.unlisted import is_unlisted
 from cdk_sagemaker_training.data.code import TrainingCode
 from cdk_sagemaker_training.data.observability import Debugger
+from cdk_sagemaker_training.facts.containers import aws_container
 from cdk_sagemaker_training.facts.instance_facts import instance_facts
 from cdk_sagemaker_training.facts.modules import modules_of, of_hugging_face
 from cdk_sagemaker_training.jobs.advice import Advice, advice
@@ -22,10 +24,12 @@ from cdk_sagemaker_training.request.context import JobContext
 from cdk_sagemaker_training.request.image_contents import device_of
 from cdk_sagemaker_training.request.machine import instance_count, instance_types
 from cdk_sagemaker_training.request.variables import names_index
+from cdk_sagemaker_training.resources.image_advice import toolkit_advice
 
 if TYPE_CHECKING:
     from cdk_sagemaker_training.resources.image import TrainingImage
     from training_jobs.lint import Command, Job
+    from training_jobs.lint.image_start import ImageStart
     from training_jobs.lint.options import Options
     from training_jobs.lint.requirements import Mistake
 
@@ -65,6 +69,8 @@ _BRINGS = {
 }
 _BRINGS_ANY = re.compile(r"[-./]|\w+[+:]")  # another file, a folder, an address
 _READS_HYPERPARAMETERS = re.compile(r"SM_HP|SM_TRAINING_ENV|SM_USER_ARGS|hyperparameters\.json")
+# How a script of an image may run another.
+_STARTS_OTHERS = re.compile(r"argv|subprocess|exec|runpy|sagemaker|import_module|hyperparameters|system\(")
 _COMMAND_OFF = "a comment `# training-jobs: allow command` in it switches this off"
 _OFF = "; a comment `# training-jobs: allow options` at its beginning switches this off"
 
@@ -86,10 +92,10 @@ def copied_code_advice(image: TrainingImage, context: JobContext) -> Iterator[Ad
 
 def _copied_scripts(image: TrainingImage) -> tuple[Path, list[Path]]:
     """The build context of a Dockerfile, and the scripts that it copies, relative to that."""
-    root, sources = image.copied or (Path(), None)
-    found = (path for source in sources or () for path in root.glob(source))
-    scripts = (script for path in found for script in (path.rglob("*.py") if path.is_dir() else [path]))
-    return root, [script.relative_to(root) for script in scripts]
+    if image.dockerfile is None:
+        return Path(), []
+    root, files = image.dockerfile.directory, image.dockerfile.image.files.values()
+    return root, [*dict.fromkeys(file.relative_to(root) for file in files if file.suffix == ".py")]
 
 
 def debugger_advice(debugger: Debugger, context: JobContext) -> Iterator[Advice]:
@@ -252,7 +258,11 @@ def _world(context: JobContext) -> int | None:
 
 def check_copied_options(image: TrainingImage, context: JobContext) -> None:
     """Check that the script which a Dockerfile copies, and gives the toolkit by SAGEMAKER_PROGRAM, takes the hyperparameters."""
-    program = image.program() if context.props.get("container_entrypoint") is None else None
+    program = (
+        image.dockerfile.image.program
+        if image.dockerfile and context.props.get("container_entrypoint") is None
+        else None
+    )
     given = (context.job_request.environment, context.props.get("environment"), context.props.get("hyperparameters"))
     named = {name for of_prop in given for name in of_prop or ()}
     if program is None or named & {"SAGEMAKER_PROGRAM", "sagemaker_program"}:
@@ -272,6 +282,99 @@ def _bash_of(code: TrainingCode) -> str | None:
     return code.command
 
 
+def image_start(image: TrainingImage, context: JobContext) -> ImageStart | None:
+    """Return what SageMaker starts in an image that a Dockerfile builds; None for others, or where that is not known."""
+    from training_jobs.lint.image_start import TRAIN, ImageStart, is_public
+
+    props, dockerfile = context.props, image.dockerfile
+    entrypoint, arguments = props.get("container_entrypoint"), props.get("container_arguments")
+    words = [*(entrypoint or ()), *(arguments or ())]
+    if dockerfile is None or not dockerfile.path.is_file() or image.base is None:
+        return None
+    if any(map(is_unresolved, (image.base, *words))):
+        return None
+    parent = dockerfile.image.parent
+    of_aws = aws_container(parent) is not None and not is_unlisted(image.base) and not any(toolkit_advice(image.base))
+    given = {
+        **(props.get("hyperparameters") or {}),
+        **(props.get("environment") or {}),
+        **context.job_request.environment,
+    }
+    named = next((str(given[name]) for name in ("SAGEMAKER_PROGRAM", "sagemaker_program") if name in given), None)
+    hosts, devices, variables = _machines(context)
+    return ImageStart(
+        dockerfile,
+        "toolkit" if of_aws else "public" if is_public(parent) else "",
+        None if entrypoint is None else tuple(entrypoint),
+        TRAIN if arguments is None else tuple(arguments),
+        hosts,
+        devices,
+        variables=variables,
+        program=named if props.get("code") is None else "",
+    )
+
+
+def check_image_start(image: TrainingImage, context: JobContext) -> None:
+    """Check that what SageMaker starts in an image that a Dockerfile builds is there, and takes its arguments.
+
+    Raises:
+        ValueError: The job would end, or wait until it is stopped, when its machines are billed.
+    """
+    if (start := image_start(image, context)) is None:
+        return
+    off = "a comment `# training-jobs: allow command` in it switches this off"
+    place = f"{start.dockerfile.path}:{start.line}, of image," if start.entrypoint is None else "container_entrypoint"
+    for mistake in start.mistakes():
+        if mistake.kind == "fails":
+            raise must(place, mistake.rule, mistake.example, f"{mistake.got}; {off}")
+    if start.starts_toolkit or start.dockerfile.allows_commands:
+        return
+    from training_jobs.lint import refused_arguments
+
+    for _, _, refusal in refused_arguments(start.command, _given(context), device_of(context.job_request)):
+        written = f"{f'--{refusal.key}' if refusal.key else 'the arguments'} of {place}"
+        raise must(written, refusal.rule, refusal.example, f"{refusal.got}{_OFF}")
+    if context.props.get("code") is not None and (line := _other_script(start)) is not None:
+        raise must("code", "be left out", "code=None", f"{context.props['code']!r} with an image that starts {line}")
+
+
+def _other_script(start: ImageStart) -> str | None:
+    """The script that an image starts, where that runs no other; None where that is not known."""
+    found = [(one.script, start.command.files.get(one.script)) for one in start.command.starts]
+    if len(found) != 1 or found[0][1] is None:
+        return None
+    return None if _STARTS_OTHERS.search(found[0][1].read_text(errors="replace")) else f"'/{found[0][0]}'"
+
+
+def image_start_advice(image: TrainingImage, context: JobContext) -> Iterator[Advice]:
+    """Warn of machines that train by themselves, of files below /opt/ml, and of hyperparameters that nothing reads."""
+    if (start := image_start(image, context)) is None or start.dockerfile.allows_commands:
+        return
+    place = f"{start.dockerfile.path}:{start.line}"
+    for mistake in start.mistakes():
+        if mistake.kind != "fails":
+            text = f"{place} must {mistake.rule}, like {mistake.example}, got {mistake.got}"
+            yield from advice(f"command-{mistake.kind}", text)
+    for source, path in start.reserved():
+        yield from advice(
+            "image-in-opt-ml",
+            f"{start.dockerfile.path} copies {source!r} to {path!r}, below /opt/ml, which SageMaker reserves: the file may not "
+            "be there when the job runs (AWS's guide, 'How Amazon SageMaker AI Runs Your Training Image'). Copy it to "
+            "/opt/program.",
+        )
+        return
+    ignored = {*_given(context)} - {*context.job_request.hyperparameters}
+    files = start.dockerfile.image.files.values()
+    known = start.base == "public" and start.dockerfile.image.is_certain and not start.starts_toolkit
+    texts = (path.read_text(errors="replace") for path in files if path.suffix in ("", *_TEXTS))
+    if ignored and known and start.command.starts and not any(map(_READS_HYPERPARAMETERS.search, texts)):
+        yield from advice(
+            "image-ignores-hyperparameters",
+            f"{place} starts no toolkit of SageMaker's, and nothing that it copies reads "
+            f"/opt/ml/input/config/hyperparameters.json, so its script does not get hyperparameters[{min(ignored)!r}].",
+        )
+
+
 def starts_processes(code: TrainingCode) -> bool:
     """Return whether a command, or a file of bash, names a launcher."""
     if (text := _bash_of(code)) is None:
@@ -285,26 +388,41 @@ def _command(code: TrainingCode, context: JobContext) -> Command | None:
     """What starts the scripts by bash; None where nothing does."""
     if context.props.get("container_entrypoint") is not None or (text := _bash_of(code)) is None:
         return None
-    from training_jobs.lint import UNKNOWN, Command
+    from training_jobs.lint import Command
 
-    request = context.job_request
-    facts = [instance_facts(name) for name in instance_types(request)]
-    kinds = {(known.kind, known.processes if known.devices else 0) for known in facts if known is not None}
-    # Instance groups, and a launcher that starts the file of bash, start it in ways of their own.
-    apart = bool(request.group_names) or bool(launchers_of(request.hyperparameters))
-    kind, devices = kinds.pop() if len(kinds) == 1 and None not in facts and not apart else (None, None)
-    names = ("SM_NUM_GPUS", "SM_NUM_NEURONS") if kind != "neuron" else ("SM_NUM_NEURONS", "SM_NUM_GPUS")
-    of_machine = {} if devices is None else dict(zip(names, (devices, 0), strict=True))
-    given = {**of_machine, **request.environment, **(context.props.get("environment") or {})}
+    hosts, devices, variables = _machines(context)
+    names = ("SM_NUM_GPUS", "SM_NUM_NEURONS") if _kind(context) != "neuron" else ("SM_NUM_NEURONS", "SM_NUM_GPUS")
+    of_machine = {} if devices is None else dict(zip(names, (str(devices), "0"), strict=True))
     return Command(
         text,
         Path(code.directory),
-        frozenset(path.as_posix() for path in code.files()),
-        hosts=None if apart else instance_count(request),
+        {path.as_posix(): Path(code.directory, path) for path in code.files()},
+        hosts=hosts,
         devices=devices,
         job=_installed(code, context),
-        variables={name: UNKNOWN if is_unresolved(value) else str(value) for name, value in given.items()},
+        variables={**of_machine, **variables},
     )
+
+
+def _machines(context: JobContext) -> tuple[int | None, int | None, dict[str, str]]:
+    """The number of machines that start alike, the accelerators of each, and the variables that the request gives them."""
+    from training_jobs.lint import UNKNOWN
+
+    request = context.job_request
+    facts = [instance_facts(name) for name in instance_types(request)]
+    devices = {known.processes if known.devices else 0 for known in facts if known is not None}
+    # Instance groups, and a launcher that starts the file of bash, start it in ways of their own.
+    apart = bool(request.group_names) or bool(launchers_of(request.hyperparameters))
+    given = {**request.environment, **(context.props.get("environment") or {})}
+    variables = {name: UNKNOWN if is_unresolved(value) else str(value) for name, value in given.items()}
+    alike = len(devices) == 1 and None not in facts and not apart
+    return None if apart else instance_count(request), devices.pop() if alike else None, variables
+
+
+def _kind(context: JobContext) -> str | None:
+    """The kind of the first machine's accelerators."""
+    facts = instance_facts(instance_types(context.job_request)[0])
+    return None if facts is None else facts.kind
 
 
 def check_command(code: TrainingCode, context: JobContext) -> None:

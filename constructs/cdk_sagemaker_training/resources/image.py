@@ -44,6 +44,8 @@ if TYPE_CHECKING:
     from aws_cdk import aws_kms as kms
     from deploy_time_build import ContainerImageBuild
 
+    from training_jobs.lint.dockerfile import Dockerfile
+
 _UNKNOWN = (
     "image_uri does not contain the full name of a repository at synthesis, so jobs get permission to pull from every repository "
     "that matches, in the stack's account and region if it does not contain these either; use one repository, like "
@@ -69,7 +71,7 @@ class TrainingImage(Construct):
         provides: What it has by ``provides=``, versions by name.
         asset: CDK's asset of ``from_asset``; None otherwise.
         build: deploy-time-build's construct of ``from_codebuild``; None otherwise.
-        copied: The build context, and the sources that are copied from it, None for all; None for an existing image.
+        dockerfile: What its Dockerfile says; None for an existing image.
     """
 
     asset: ecr_assets.DockerImageAsset | None = None
@@ -81,8 +83,7 @@ class TrainingImage(Construct):
     repository: ecr.IRepository | None
     image_uri: str
     _repositories: Repositories | None = None  # set if the image may be in one of several
-    _dockerfile: Path | None = None
-    copied: tuple[Path, list[str] | None] | None = None
+    dockerfile: Dockerfile | None = None
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         """Refuse to be called; the static methods make images.
@@ -394,11 +395,11 @@ class TrainingImage(Construct):
         Raises:
             ValueError: A file is not copied by the Dockerfile.
         """
-        if self.copied is not None and files:
+        if self.dockerfile is not None and files:
             from cdk_sagemaker_training.resources.dockerfile import check_copied
 
             for file in files:
-                check_copied(*self.copied, file)
+                check_copied(self.dockerfile, file)
 
     def check_xla_has_cuda(self) -> None:
         """Check that neither tag nor requirements show that the image has no PyTorch/XLA with CUDA.
@@ -408,23 +409,7 @@ class TrainingImage(Construct):
         """
         from cdk_sagemaker_training.resources.xla_image import check_xla_has_cuda
 
-        check_xla_has_cuda(self.base, self.copied)
-
-    def own_script(self) -> str | None:
-        """The line of the Dockerfile by which the image has a training script of its own; None without one, or if unknown."""
-        if self._dockerfile is None or not self._dockerfile.is_file():
-            return None
-        from cdk_sagemaker_training.resources.dockerfile import script_line
-
-        return script_line(self._dockerfile)
-
-    def program(self) -> str | None:
-        """The script that the Dockerfile names for SageMaker's toolkit; None without one, or if the image starts another."""
-        if self._dockerfile is None or not self._dockerfile.is_file():
-            return None
-        from cdk_sagemaker_training.resources.dockerfile import program_of
-
-        return program_of(self._dockerfile)
+        check_xla_has_cuda(self.base, self.dockerfile)
 
     def grant_pull(self, grantee: iam.IGrantable) -> iam.Grant:
         """Grant permission to pull the image; workflows and tasks call this for the job's role.
@@ -456,13 +441,14 @@ class _Image(TrainingImage):
         # Imported here because an image in a repository needs neither.
         from aws_cdk import aws_ecr_assets as ecr_assets
 
-        from cdk_sagemaker_training.resources.dockerfile import base_image, copied_sources, ignore_lines, parent_images
+        from cdk_sagemaker_training.resources.dockerfile import check_sources, ignore_lines
+        from training_jobs.lint.dockerfile import Dockerfile
 
         _check_dockerfile(directory, file)
-        sources = copied_sources(Path(directory), file)
-        self.copied, self._dockerfile = (Path(directory), sources), Path(directory, file)
-        self.base = unlisted_if(base_image(Path(directory), file, build_args), file)
-        parents = parent_images(Path(directory), file, build_args)
+        self.dockerfile = Dockerfile(Path(directory), file, build_args)
+        check_sources(self.dockerfile)
+        self.base = unlisted_if(self.dockerfile.image.parent.rsplit("/", 1)[-1], file)
+        parents = self.dockerfile.pulled
         for parent in parents:
             if container := aws_container(parent):
                 check_repository(f"each FROM of file {file!r}", file, repository_in(container))
@@ -474,7 +460,7 @@ class _Image(TrainingImage):
             "file": file,
             "build_args": dict(build_args),
             "platform": platform,
-            "exclude": None if sources is None else ignore_lines([file, *sources], Path(directory)),
+            "exclude": ignore_lines(self.dockerfile),
         }
         return source, parents
 

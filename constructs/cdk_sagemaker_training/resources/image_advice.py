@@ -36,7 +36,7 @@ def image_advice(base: str | None, instance_types: tuple[str, ...], entrypoint: 
     if len(known) == len(facts) and known:
         yield from _accelerator_advice(base, instance_types, known)
     if not entrypoint:
-        yield from _toolkit_advice(base)
+        yield from toolkit_advice(base)
 
 
 def accelerator_of(base: str) -> str | None:
@@ -70,11 +70,14 @@ def _example(facts: InstanceFacts) -> str:
     return tag[facts.kind]
 
 
-def _toolkit_advice(base: str) -> Iterator[Advice]:
+def toolkit_advice(base: str) -> Iterator[Advice]:
     """Warn of containers for inference and for EC2, which have no `train`, the program that SageMaker runs.
 
     SageMaker runs `docker run IMAGE train` (guide, "How Amazon SageMaker AI Runs Your Training Image"). The tags end with the
     platform.
+
+    Args:
+        base: `repository:tag` of the image.
     """
     inference = "-inference" in repository_in(base)
     if inference or re.search(r"-(ec2|inference)$|^pytorch:.*-amzn2023$", base):

@@ -4,17 +4,33 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from pathlib import Path, PurePosixPath
+from pathlib import PurePosixPath
 from typing import NamedTuple
 
 from training_jobs.lint.checks import scripts_of
 from training_jobs.lint.commands import Command, Start
 from training_jobs.lint.dataclass_options import options_of
 from training_jobs.lint.deepspeed_file import deepspeed_refusals
-from training_jobs.lint.options import NEGATIVE, Refusal, refusals
+from training_jobs.lint.options import NEGATIVE, Options, Refusal, refusals
 from training_jobs.lint.script import Script
 from training_jobs.lint.shell import ALL, UNKNOWN
 from training_jobs.lint.trainer_values import Device
+
+_TRAIN = "train"  # the argument by which SageMaker starts an image
+
+
+class Given(NamedTuple):
+    """What a script is given.
+
+    Attributes:
+        options: The texts of its options; None for one that is not known.
+        flags: Those that have no value.
+        others: The arguments before them.
+    """
+
+    options: dict[str, str | None]
+    flags: list[str]
+    others: list[str]
 
 
 class RefusedArgument(NamedTuple):
@@ -42,27 +58,45 @@ def refused_arguments(
         device: What computes.
     """
     for start in command.starts:
-        given = given_by(start, passed)
-        scripts = scripts_of(command.folder, [Path(start.script)] if start.script and given else [])
-        for refusal in (one for script in scripts if given for one in _refused(command, start, script, *given, device)):
-            is_passed = given is not None and refusal.key in passed and given[0].get(refusal.key) == passed[refusal.key]
+        given, file = given_by(start, passed), command.files.get(start.script)
+        within = [file.relative_to(command.folder)] if file is not None and given else []
+        scripts = scripts_of(command.folder, within)
+        for refusal in (one for script in scripts if given for one in _refused(command, start, script, given, device)):
+            is_passed = (
+                given is not None and refusal.key in passed and given.options.get(refusal.key) == passed[refusal.key]
+            )
             yield RefusedArgument(start.run.line, is_passed, refusal)
 
 
-def _refused(
-    command: Command, start: Start, script: Script, given: Mapping[str, str | None], flags: list[str], device: Device
-) -> Iterator[Refusal]:
+def _refused(command: Command, start: Start, script: Script, given: Given, device: Device) -> Iterator[Refusal]:
     options = options_of(script, command.job.versions if script.imports & {"transformers", "trl"} else {})
     # Files that arguments name are sought where the script is started.
-    folder = command.folder if start.run.folder == PurePosixPath() else None
+    folder = command.folder if start.run.folder == PurePosixPath() and not command.is_of_image else None
     if options is not None and not any(option.is_positional for option in options.options):
-        yield from refusals(options, given, flags, True, folder, device, command.job.absent)
+        if given.others and not options.ignores_others:
+            yield _other(given.others[0], options, command.is_of_image)
+            return
+        yield from refusals(options, given.options, given.flags, True, folder, device, command.job.absent)
     if folder is not None:
-        yield from deepspeed_refusals(given, folder, command.world(start), command.job, options)
+        yield from deepspeed_refusals(given.options, folder, command.world(start), command.job, options)
 
 
-def given_by(start: Start, passed: Mapping[str, str | None]) -> tuple[dict[str, str | None], list[str]] | None:
-    """Return the options that a script is given, and those that have no value; None where that is not certain.
+def _other(word: str, options: Options, is_of_image: bool) -> Refusal:
+    """An argument that is no option, of a script without positional arguments."""
+    rule, example = "be options of the script, since argparse ends it at others", "--epochs 3"
+    if is_of_image and word == _TRAIN:
+        rule = (
+            "be taken by the script: SageMaker runs `docker run IMAGE train`, so ENTRYPOINT passes 'train' on, and argparse ends "
+            "at it"
+        )
+        example = (
+            "parser.add_argument('command'), parse_known_args(), or ENTRYPOINT ['python', 'start.py'] that drops it"
+        )
+    return Refusal("", rule, example, f"{word!r} with {options.path}")
+
+
+def given_by(start: Start, passed: Mapping[str, str | None]) -> Given | None:
+    """Return what a script is given; None where that is not certain.
 
     Args:
         start: The start of the script.
@@ -71,7 +105,7 @@ def given_by(start: Start, passed: Mapping[str, str | None]) -> tuple[dict[str, 
     if "torch.distributed.launch" in start.run.words:  # which passes others
         return None
     given: dict[str, str | None] = {}
-    key, flags = "", list[str]()
+    key, flags, others = "", list[str](), list[str]()
     for word in start.arguments:
         if word == ALL:
             given |= passed
@@ -80,11 +114,13 @@ def given_by(start: Start, passed: Mapping[str, str | None]) -> tuple[dict[str, 
             key, _, value = word.lstrip("-").partition("=")
             flags = [*(flag for flag in flags if flag != key), *([] if "=" in word else [key])]
             given[key] = (None if UNKNOWN in value else json.dumps(value)) if "=" in word else "true"
-        elif not key or UNKNOWN in key:
+        elif UNKNOWN in key or (not key and UNKNOWN in word):
             return None
+        elif not key:
+            others.append(word)
         elif key in flags:
             flags.remove(key)
             given[key] = None if UNKNOWN in word else json.dumps(word)
     if start.launcher == "deepspeed" and "no_local_rank" not in start.options:
         given["local_rank"] = None
-    return (given, flags) if UNKNOWN not in "".join(given) else None
+    return Given(given, flags, others) if UNKNOWN not in "".join(given) else None

@@ -19,12 +19,27 @@ from training_jobs.facts.launchers import RefusedError, keys_of_config, options_
 from training_jobs.lint.deepspeed_file import file_mistakes
 from training_jobs.lint.options import nearest
 from training_jobs.lint.script import Job
-from training_jobs.lint.shell import ALL, UNKNOWN, Run, runs
+from training_jobs.lint.shell import ALL, CODE, UNKNOWN, Run, runs
 
 Kind = Literal["fails", "hosts-alone", "ignores-key"]
 _MODULES = {"torchrun": "torch", "accelerate launch": "accelerate", "deepspeed": "deepspeed"}
 _CRLF = b"\r\n"
 _SHELLS = ("bash", "sh")
+_SHEBANG = re.compile(rb"#!\s*/(?:\w+/)*(?:env\s+)?(?:ba)?sh\b")
+# Programs that change no more of the image's files than those they name by their packages, or whether they are executable.
+CHANGERS = ("chmod", "chown", "rm", "mkdir", "groupadd", "useradd", "locale-gen")
+# Folders in which bases have files of their own.
+_OF_BASES = (
+    "usr/",
+    "opt/conda/",
+    "opt/nvidia/",
+    "opt/ml/input/",
+    "opt/ml/checkpoints/",
+    "bin/",
+    "sbin/",
+    "etc/",
+    "workspace/",
+)
 _PYTHON = re.compile(r"python(?:3(?:\.\d+)?)?")
 _LAUNCHED = {
     "torch.distributed.run": "torchrun",
@@ -32,7 +47,7 @@ _LAUNCHED = {
     "accelerate.commands.launch": "accelerate launch",
     "deepspeed.launcher.runner": "deepspeed",
 }
-_INSTALLERS = ("pip", "pip3", "uv", "conda", "apt-get", "apt", "poetry", "mamba")
+INSTALLERS = ("pip", "pip3", "uv", "conda", "apt-get", "apt", "poetry", "mamba")
 _BY_TORCHRUN = ("use_fsdp", "use_megatron_lm", "multi_gpu")
 _TYPES = ("use_deepspeed", "tpu", "tpu_use_cluster", *_BY_TORCHRUN)
 # DistributedType's names, and by which option each is selected.
@@ -84,7 +99,7 @@ class Start:
     Attributes:
         launcher: ``"torchrun"``, ``"accelerate launch"``, ``"deepspeed"`` or ``"python"``.
         options: The launcher's.
-        script: Its path relative to the folder; "" where it is not certain.
+        script: Its path relative to the command's root; "" where it is not certain.
         arguments: Its arguments; ``UNKNOWN`` for one that is known only when the job runs, ``ALL`` for all of the command.
         run: The program.
     """
@@ -102,21 +117,32 @@ class Command:
 
     Attributes:
         text: The command, or the content of a file, of bash.
-        folder: The folder of the script, where it runs.
-        files: The paths of its files.
+        folder: The folder of the script.
+        files: The machine's files that are known, by their path relative to ``root``.
         hosts: The number of machines, each of which runs it; None where that is not known.
         devices: The accelerators of each machine, 0 for none; None where that is not known.
         job: What is known of what is installed.
         variables: Variables of the environment.
+        root: The folder of the machine to which paths are relative: that of the script, or ``/`` of an image's.
+        begins: Where it is started, relative to ``root``; None where that is not known.
+        before: The programs that ran when the image was built.
     """
 
     text: str
     folder: Path
-    files: frozenset[str]
+    files: Mapping[str, Path]
     hosts: int | None = None
     devices: int | None = None
     job: Job = field(default_factory=Job)
     variables: Mapping[str, str] = field(default_factory=dict)
+    root: PurePosixPath = CODE
+    begins: PurePosixPath | None = PurePosixPath()  # noqa: RUF009 - which nothing changes
+    before: tuple[Run, ...] = ()
+
+    @property
+    def is_of_image(self) -> bool:
+        """Whether it is what an image starts, and not what SageMaker's toolkit does."""
+        return self.root != CODE
 
     @cached_property
     def runs(self) -> list[Run]:
@@ -125,17 +151,18 @@ class Command:
 
     @cached_property
     def _own_runs(self) -> list[Run]:
-        return [*runs(self.text, self._known)]
+        return [*runs(self.text, self._known, self.root, self.begins)]
 
     @property
     def _known(self) -> Mapping[str, str]:
-        return {**({} if self.hosts is None else {"SM_HOST_COUNT": str(self.hosts)}), **self.variables}
+        of_toolkit = not self.is_of_image and self.hosts is not None
+        return {**({"SM_HOST_COUNT": str(self.hosts)} if of_toolkit else {}), **self.variables}
 
     def _script_of(self, run: Run) -> str:
         """The file of bash that a program is; "" for another."""
         words = run.words[run.words[0] in _SHELLS :]
-        path = _path(run.folder, words[0]) if words else ""
-        return path if path in self.files and path.endswith(".sh") else ""
+        path = self.path(run.folder, words[0]) if words else ""
+        return path if path in self.files and _is_shell(self.files[path]) else ""
 
     def _inside(self, run: Run) -> Iterator[Run]:
         """The programs of a file of bash that a command starts, or itself."""
@@ -143,12 +170,11 @@ class Command:
             yield run
             return
         words = run.words[run.words[0] in _SHELLS :]
-        text = (self.folder / path).read_text(errors="replace")
-        for inner in runs(text, {**self._known, **run.environment}):
+        text = self.files[path].read_text(errors="replace")
+        for inner in runs(text, {**self._known, **run.environment}, self.root, run.folder):
             passed = (part for word in inner.words for part in (words[1:] if word == ALL else (word,)))
-            folder = None if inner.folder is None or run.folder is None else run.folder / inner.folder
             certain = run.is_certain and inner.is_certain
-            yield Run(tuple(passed), run.line, folder, certain, inner.environment)
+            yield Run(tuple(passed), run.line, inner.folder, certain, inner.environment)
 
     @cached_property
     def _read(self) -> list[Start | CommandMistake]:
@@ -202,19 +228,19 @@ class Command:
         if _CRLF in self.text.encode():
             yield CommandMistake("fails", 1, rule, "sed -i 's/\\r$//'", "CR LF")
         for run, path in scripts:
-            if _CRLF in (self.folder / path).read_bytes():
+            if _CRLF in self.files[path].read_bytes():
                 yield CommandMistake("fails", run.line, rule, f"sed -i 's/\\r$//' {path}", f"CR LF in {path}")
         for run in self._own_runs:
-            path = _path(run.folder, run.words[0]) if "/" in run.words[0] else ""
+            path = self.path(run.folder, run.words[0]) if "/" in run.words[0] else ""
             changed = any(words[0] == "chmod" for words in self._words_before(run, self._own_runs))
-            if run.is_certain and path in self.files and not changed and not _is_executable(self.folder / path):
+            if run.is_certain and path in self.files and not changed and not is_executable(self.files[path]):
                 rule = "start a file that is executable, since bash ends at others with 126"
                 yield CommandMistake("fails", run.line, rule, f"chmod +x {path}, or bash {path}", path)
 
     def _start(self, run: Run) -> Start | CommandMistake | None:
         launcher, words = _launcher(run.words)
         if launcher == "python":
-            return _of_python(run)
+            return self._of_python(run)
         if not launcher or UNKNOWN in (words[:1] or ("",))[0]:
             return None
         try:
@@ -227,7 +253,7 @@ class Command:
         if UNKNOWN in script or script == ALL:
             return None
         is_module = options.get("module") or options.get("no_python")
-        return Start(launcher, options, "" if is_module else _path(run.folder, script), arguments, run)
+        return Start(launcher, options, "" if is_module else self.path(run.folder, script), arguments, run)
 
     def _missing(self, start: Start) -> Iterator[CommandMistake]:
         """A program or a script that is not there."""
@@ -236,11 +262,33 @@ class Command:
             rule = f"start a program that the container has, or requirements.txt brings, as they do not {module}"
             yield self._fails(start, rule, f"{module} in requirements.txt", " ".join(start.run.words[:2]))
         rule = "start a file of code's folder, which the machine has in /opt/ml/code"
+        if self.is_of_image:
+            rule = "start a file that the image has, to whose path the Dockerfile copies one"
         yield from self._without_file(start, start.script, rule, "train.py")
+
+    def _of_python(self, run: Run) -> Start | None:
+        words = run.words[1:]
+        while words and words[0] in ("-u", "-B", "-O"):
+            words = words[1:]
+        if not words or words[0].startswith("-") or UNKNOWN in words[0] or words[0] == ALL:
+            return None
+        return Start("python", {}, self.path(run.folder, words[0]), words[1:], run)
+
+    def path(self, folder: PurePosixPath | None, name: str) -> str:
+        """Return a path relative to the root; "" for one elsewhere, or where that is not known.
+
+        Args:
+            folder: To which the name is relative; None where that is not known.
+            name: The name.
+        """
+        path = PurePosixPath(name)
+        if path.is_absolute():
+            return str(path.relative_to(self.root)) if path.is_relative_to(self.root) else ""
+        return "" if folder is None or ".." in path.parts or {*"*?[{~"} & {*name} else str(folder / path)
 
     def _words_before(self, run: Run, of: Sequence[Run] = ()) -> Iterator[tuple[str, ...]]:
         others = of or self.runs
-        return (other.words for other in others[: others.index(run)])
+        return (other.words for other in (*self.before, *others[: others.index(run)]))
 
     def _processes(self, start: Start) -> int | None:
         options = start.options
@@ -304,13 +352,13 @@ class Command:
         name = start.options.get("config_file")
         if name is None:
             return {}
-        path = None if start.run.folder is None or UNKNOWN in name else _path(start.run.folder, name)
+        path = None if start.run.folder is None or UNKNOWN in name else self.path(start.run.folder, name)
         if not path or path not in self.files:
             return None
         import yaml  # here, since few commands name one
 
         try:
-            found = yaml.safe_load((self.folder / path).read_text())
+            found = yaml.safe_load(self.files[path].read_text())
         except (yaml.YAMLError, UnicodeDecodeError):
             return None
         return found if isinstance(found, dict) else None
@@ -364,11 +412,11 @@ class Command:
         return CommandMistake("fails", start.run.line, rule, example, got)
 
     def _installs_before(self, start: Start) -> bool:
-        return any(words[0] in _INSTALLERS or "pip" in words for words in self._words_before(start.run))
+        return any(words[0] in INSTALLERS or "pip" in words for words in self._words_before(start.run))
 
     def _unread_file(self, start: Start) -> Iterator[CommandMistake]:
         name = start.options["config_file"]
-        path = "" if UNKNOWN in name else _path(start.run.folder, name)
+        path = "" if UNKNOWN in name else self.path(start.run.folder, name)
         if path in self.files:
             rule = "name a config_file that is an object of YAML or JSON, as which accelerate reads it"
             yield self._fails(start, rule, "distributed_type: FSDP", name)
@@ -407,10 +455,10 @@ class Command:
 
     def _of_deepspeed_file(self, start: Start, part: Mapping[str, Any]) -> Iterator[CommandMistake]:
         """What the file of DeepSpeed says that accelerate's file names, and what beside it ends accelerate."""
-        path = _path(start.run.folder, str(part["deepspeed_config_file"]))
+        path = self.path(start.run.folder, str(part["deepspeed_config_file"]))
         if path in self.files:
             world = self.world(start)
-            text = (self.folder / path).read_text(errors="replace")
+            text = self.files[path].read_text(errors="replace")
             for mistake in file_mistakes(text, self.job.versions.get("deepspeed", ""), world):
                 rule = f"name a deepspeed_config_file that is right: it must {mistake.rule}"
                 yield self._fails(start, rule, mistake.example, f"{path} with {mistake.got}")
@@ -426,9 +474,12 @@ class Command:
         if (
             path
             and path not in self.files
-            and all(words[0] in (*_INSTALLERS, "chmod") for words in self._words_before(start.run))
+            and not (self.is_of_image and path.startswith(_OF_BASES))
+            and all(words[0] in (*INSTALLERS, *CHANGERS) for words in self._words_before(start.run))
         ):
-            yield self._fails(start, rule, repr(nearest(path, sorted(self.files), example)), repr(path))
+            shown = "/" if self.is_of_image else ""
+            near = nearest(path, sorted(self.files), example)
+            yield self._fails(start, rule, repr(f"{shown}{near}"), repr(f"{shown}{path}"))
 
     def _ignored_keys(self, start: Start, of_file: Mapping[str, Any], known: Iterable[str]) -> Iterator[CommandMistake]:
         """Parts of the file set options by their names, and others are ignored."""
@@ -474,25 +525,20 @@ def _launcher(words: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
     return (_LAUNCHED[module], words[3:]) if module in _LAUNCHED else ("python", words[1:])
 
 
-def _of_python(run: Run) -> Start | None:
-    words = run.words[1:]
-    while words and words[0] in ("-u", "-B", "-O"):
-        words = words[1:]
-    if not words or words[0].startswith("-") or UNKNOWN in words[0] or words[0] == ALL:
-        return None
-    return Start("python", {}, _path(run.folder, words[0]), words[1:], run)
+def _is_shell(file: Path) -> bool:
+    """Whether a file is one of bash, by its name or its first line."""
+    if file.suffix == ".sh":
+        return True
+    with file.open("rb") as opened:
+        return bool(_SHEBANG.match(opened.readline(100)))
 
 
-def _path(folder: PurePosixPath | None, name: str) -> str:
-    """A path relative to the folder of the script; "" for one elsewhere, or where that is not known."""
-    path = PurePosixPath(name)
-    if path.is_absolute():
-        return str(path.relative_to("/opt/ml/code")) if path.is_relative_to("/opt/ml/code") else ""
-    return "" if folder is None or ".." in path.parts or {*"*?[{~"} & {*name} else str(folder / path)
+def is_executable(path: Path) -> bool:
+    """Return whether a copy of a file will be executable, which Windows does not say.
 
-
-def _is_executable(path: Path) -> bool:
-    """Whether the archive's file will be executable, which Windows does not say."""
+    Args:
+        path: The file.
+    """
     return os.name == "nt" or bool(path.stat().st_mode & 0o111)
 
 

@@ -143,7 +143,7 @@ def _parsed(folder: Path, line: Line, python: int | None, torch: str) -> Require
 def _of_wheel(line: Line, name: str, python: int | None, torch: str) -> Mistake | None:
     """What is wrong with a wheel by its name."""
     try:
-        _, version, _, tags = parse_wheel_filename(name.replace("%2B", "+").replace("%2b", "+"), validate_order=False)
+        _, version, _, tags = parse_wheel_filename(name.replace("%2B", "+").replace("%2b", "+"))
     except (InvalidWheelFilename, InvalidVersion) as error:
         return line.mistake("have a wheel's name", "'package-1.0-py3-none-any.whl'", f"in which pip has: {error}")
     if python is not None and not any(takes_wheel(python, tag) for tag in tags):

@@ -43,6 +43,12 @@ _HOST = re.compile(r"\balgo-\d+\b")
 _WHOLE_LINES = ("nonzero", "masked_select", "unique", "unique_consecutive", "argwhere")
 
 
+# How a script asks whether the toolkit started it.
+_ASKS = re.compile(
+    r"""["']SM_\w+["']\s+(?:not\s+)?in\b|(?:get|getenv|setdefault)\(\s*["']SM_|environ\[["']SM_\w+["']\]\s*=(?!=)"""
+)
+
+
 def _rule(name: str) -> Callable[[Check], Check]:
     def register(check: Check) -> Check:
         RULES[name] = check
@@ -404,6 +410,25 @@ def _channel_variables(script: Script, *readers: type[ast.AST]) -> Iterator[tupl
             reads = isinstance(parent, ast.Call) and name_of(parent) in ("get", "getenv") and len(parent.args) == 1
         if reads and not _conditional(script, node, text):
             yield node.lineno, text
+
+
+def variables_of(script: Script) -> Iterator[tuple[int, str]]:
+    """Yield the variables of SageMaker's toolkit without which a script ends, with their lines.
+
+    Args:
+        script: The script.
+    """
+    if _ASKS.search(script.text) or "sagemaker_training" in script.imports:
+        return
+    for node in script.nodes:
+        text, parent = constant(node), script.parents.get(node)
+        if isinstance(text, str) and text.startswith("SM_") and isinstance(parent, ast.Subscript):
+            reads = isinstance(parent.ctx, ast.Load) and "environ" in ast.unparse(parent.value)
+            around = [*script.ancestors(node)] if reads else []
+            tests = [ast.unparse(one.test) for one in around if isinstance(one, ast.If | ast.IfExp)]
+            tried = any(isinstance(one, ast.Try) for one in around) or any("__name__" not in test for test in tests)
+            if reads and not tried:
+                yield parent.lineno, text
 
 
 def channels_of(script: Script) -> list[str]:

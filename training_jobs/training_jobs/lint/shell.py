@@ -11,12 +11,15 @@ from typing import NamedTuple
 from training_jobs.facts.launchers import UNKNOWN as UNKNOWN
 
 ALL = "$@"  # all arguments of the shell
+CODE = PurePosixPath("/opt/ml/code")  # where SageMaker's toolkit puts the folder of the script
 _SUBSTITUTION = re.compile(r"\$\([^()]*\)|\$\(\([^()]*\)\)|`[^`]*`")
 # A quoted text, or an escaped character, is kept; and a comment is not.
 _COMMENT = re.compile(r"""('[^']*'|"(?:\\.|[^"\\])*"|\\.)|(?<![^\s;&|()])#[^\n]*""", re.DOTALL)
 _DESCRIPTOR = re.compile(r"(?<=\s)\d+(?=[<>])")
 _VARIABLE = re.compile(r"\$(?:(\w+)|\{(\w+)(?::?-([^{}$]*))?\})")
 _ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
+# A file that a program may read.
+_NAMES_SCRIPT = re.compile(r"\.(?:py|sh|ya?ml|json)\b")
 _OPERATORS = "();<>|&\n"
 # What begins and ends a block, whose lines may not run, or run again; and what stands before its first command.
 _BEGINS, _ENDS = ("if", "for", "while", "until", "select", "{"), ("fi", "done", "}")
@@ -53,10 +56,10 @@ _HARMLESS = {
         "nvidia-smi",
         "printenv",
         "cat",
+        "tee",
         "true",
         ":",
         "ulimit",
-        "tee",
     ),
     *("trap", "date", "sleep", "wait", "df", "free", "which", "shift", *_TESTS),
 }
@@ -68,7 +71,7 @@ class Run(NamedTuple):
     Attributes:
         words: Its name and its arguments; ``UNKNOWN`` for one that is known only when the job runs, ``ALL`` for ``"$@"``.
         line: The line of the text.
-        folder: Where it is started, relative to the folder of the script; None where that is not known.
+        folder: Where it is started, relative to the root of paths; None where that is not known.
         is_certain: Whether it runs if those before it end well.
         environment: The variables that the text sets.
     """
@@ -80,17 +83,24 @@ class Run(NamedTuple):
     environment: Mapping[str, str]
 
 
-def runs(text: str, variables: Mapping[str, str]) -> Iterator[Run]:
+def runs(
+    text: str,
+    variables: Mapping[str, str],
+    root: PurePosixPath = CODE,
+    begins: PurePosixPath | None = PurePosixPath(),  # noqa: B008 - which nothing changes
+) -> Iterator[Run]:
     """Yield the programs that a command starts, until nothing more is certain.
 
     Args:
         text: A command, or a file, of bash.
         variables: Known variables of the environment.
+        root: The folder of the machine to which paths are relative.
+        begins: Where it is started, relative to ``root``; None where that is not known.
     """
     known, given = {**variables}, dict[str, str]()
-    folder: PurePosixPath | None = PurePosixPath()
+    folder = begins
     depth, depends, tested = 0, False, False
-    for line, words, joined in _commands(text, known):
+    for line, words, joined, writes in _commands(text, known):
         depends = "||" in joined or ("&" in joined and "&&" in joined and (depends or tested))
         while words and (words[0] in _THEN or words[0] in _BEGINS):
             depth += words[0] in _BEGINS
@@ -116,8 +126,8 @@ def runs(text: str, variables: Mapping[str, str]) -> Iterator[Run]:
             return
         elif words[0] == "cd":
             certain = not maybe and folder is not None and UNKNOWN not in words and len(words) == len(("cd", "FOLDER"))
-            folder = _below(folder, words[1]) if certain and folder is not None else None
-        elif words[0] not in _HARMLESS:
+            folder = _below(folder, words[1], root) if certain and folder is not None else None
+        elif words[0] not in _HARMLESS or writes or (words[0] == "tee" and _NAMES_SCRIPT.search(" ".join(words))):
             yield Run(tuple(words), line, folder, not maybe, {**given, **own})
         if replaces:
             return
@@ -136,15 +146,17 @@ def _without_assignments(words: list[str]) -> tuple[list[str], dict[str, str]]:
     return words, own
 
 
-def _below(folder: PurePosixPath, name: str) -> PurePosixPath | None:
-    path = PurePosixPath(name.removeprefix("/opt/ml/code").lstrip("/") if name.startswith("/opt/ml/code") else name)
-    if path.is_absolute() or ".." in path.parts or name.startswith("~"):
+def _below(folder: PurePosixPath, name: str, root: PurePosixPath) -> PurePosixPath | None:
+    path = PurePosixPath(name)
+    if ".." in path.parts or name.startswith("~"):
         return None
-    return path if name.startswith("/opt/ml/code") else folder / path
+    if path.is_absolute():
+        return path.relative_to(root) if path.is_relative_to(root) else None
+    return folder / path
 
 
-def _commands(text: str, known: Mapping[str, str]) -> Iterator[tuple[int, list[str], str]]:
-    """The lines and the words of simple commands, and what joins each to the one before it."""
+def _commands(text: str, known: Mapping[str, str]) -> Iterator[tuple[int, list[str], str, bool]]:
+    """The lines and the words of simple commands, what joins each to the one before it, and whether it writes a file."""
     lines = text.splitlines()
     text = _DESCRIPTOR.sub("", _COMMENT.sub(lambda match: match[1] or "", text).replace("\\\n", " "))
     while (shorter := _SUBSTITUTION.sub(UNKNOWN, text)) != text:
@@ -153,27 +165,28 @@ def _commands(text: str, known: Mapping[str, str]) -> Iterator[tuple[int, list[s
         return
     lexer = shlex.shlex(text, posix=True, punctuation_chars=_OPERATORS)
     lexer.whitespace, lexer.whitespace_split, lexer.commenters = " \t\r", True, ""
-    words, line, joined = list[str](), 1, ""
+    words, line, joined, writes = list[str](), 1, "", False
     try:
         for token in lexer:
             if not {*token} <= {*_OPERATORS} or not token:
                 words.append(_known(token, known))
                 continue
             if "<" in token or ">" in token:
-                if "\n" in token or not next(lexer, ""):
+                if "\n" in token or not (target := next(lexer, "")):
                     return
+                writes = writes or (token in (">", ">>") and target != "/dev/null")
                 continue
             if words and not token.startswith("("):  # with which a function begins
                 line = _line(lines, line, words[0])
-                yield line, words, joined
-                joined = ""
+                yield line, words, joined, writes
+                joined, writes = "", False
             words, joined = [], joined + token
             if "(" in token or ")" in token:
                 return
     except ValueError:  # a quote without an end
         return
     if words:
-        yield _line(lines, line, words[0]), words, joined
+        yield _line(lines, line, words[0]), words, joined, writes
 
 
 def _line(lines: list[str], first: int, word: str) -> int:

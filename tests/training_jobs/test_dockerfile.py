@@ -1,0 +1,48 @@
+"""What is read of Dockerfiles, held against a builder of images."""
+
+from __future__ import annotations
+
+import json
+import posixpath
+import re
+from pathlib import Path
+
+import pytest
+from dockerfile_answers import ANSWERS, NUMBER, written
+
+from training_jobs.lint import UNKNOWN
+from training_jobs.lint.dockerfile import Dockerfile
+
+RECORD = json.loads(ANSWERS.read_text())["answers"]
+
+
+def is_of(text: str, real: str) -> bool:
+    """Whether a text may be another, where a part of it is not known."""
+    return re.fullmatch(".*".join(map(re.escape, text.split(UNKNOWN))), real, re.DOTALL) is not None
+
+
+@pytest.mark.parametrize("number", range(NUMBER))
+def test_an_image_is_what_a_builder_makes_of_its_dockerfile(number: int, tmp_path: Path) -> None:
+    dockerfile = Dockerfile(written(number, tmp_path), "Dockerfile", {"GIVEN": "given"})
+    answer = RECORD[str(number)]
+    if answer is None:
+        assert [*dockerfile.lacking()] or not dockerfile.image.is_certain
+        return
+    assert not [*dockerfile.lacking()]
+    image = dockerfile.image
+    assert {"PATH", *image.env} == {*answer["env"]}
+    assert all(is_of(text, answer["env"][name]) for name, text in image.env.items())
+    assert [*image.path] == answer["env"]["PATH"].split(":")
+    started = image.entrypoint
+    words = None if started is None else [*([] if started.is_exec else ["/bin/sh", "-c"]), *started.words]
+    assert words == (answer["entrypoint"] or None)
+    assert is_of(image.workdir, answer["workdir"] or "")
+    files = {path: file.read_text() for path, file in image.files.items()}
+    # A file to a path without a slash is below it where that is a folder.
+    folders = {posixpath.dirname(path) for path in answer["files"]}
+    either = {
+        path for path in files if path not in answer["files"] and (path in folders or posixpath.dirname(path) in files)
+    }
+    certain = {path: text for path, text in files.items() if path not in either}
+    assert certain == answer["files"] or not image.is_certain
+    assert certain.items() <= answer["files"].items()
