@@ -14,6 +14,9 @@ from shell_jobs import BUCKET, ShellJobs
 
 from sagemaker_local_account.account import LocalAccount
 from sagemaker_local_account.images.image_store import Image, ImageStore
+from training_jobs.lint import refused_arguments
+from training_jobs.lint.dockerfile import Dockerfile
+from training_jobs.lint.image_start import ImageStart
 
 REGISTRY = "123456789012.dkr.ecr.us-east-1.amazonaws.com"
 # Of AWS's own, whose toolkit runs train.py and writes why that failed.
@@ -179,3 +182,42 @@ def test_a_job_sees_the_standard_library_and_what_its_image_installs(jobs: Image
         "idna",
         "urllib3",
     }
+
+
+TRAIN = "#!/usr/bin/env python\nprint(1)\n"
+OPTIONS = "import argparse\np = argparse.ArgumentParser()\np.add_argument('--lr')\np.parse_args()\n"
+
+
+@pytest.mark.parametrize(
+    ("lines", "ends"),
+    [
+        (('ENTRYPOINT ["python", "plain.py"]',), True),
+        (('ENTRYPOINT ["python", "lost.py"]',), False),
+        (('ENTRYPOINT ["python", "options.py"]',), False),
+        (("ENTRYPOINT python options.py",), True),
+        (('ENTRYPOINT ["python", "folders.py"]',), False),
+        (("ENV SM_MODEL_DIR=/opt/ml/model", 'ENTRYPOINT ["python", "folders.py"]'), True),
+        (('ENTRYPOINT ["./start.sh"]',), False),
+        (('ENTRYPOINT ["bash", "start.sh"]',), True),
+        (("COPY --chmod=755 start.sh /opt/start.sh", 'ENTRYPOINT ["/opt/start.sh"]'), True),
+        (("COPY --chmod=755 plain.py /opt/start.py", 'ENTRYPOINT ["/opt/start.py"]'), False),
+        (('CMD ["python", "plain.py"]',), False),
+        (("COPY --chmod=755 train.txt /usr/local/bin/train",), True),
+        (("COPY --chmod=755 train.txt /opt/program/train", "ENV PATH=/opt/program:$PATH"), True),
+        (("COPY train.txt /usr/local/bin/train",), False),
+        (("ENV FILE=plain.py", 'ENTRYPOINT ["python", "$FILE"]'), False),
+    ],
+)
+def test_a_job_ends_where_a_check_of_its_dockerfile_says_so(
+    jobs: ImageJobs, context: Callable[..., Path], lines: tuple[str, ...], ends: bool
+) -> None:
+    folders = "import os\nprint(os.environ['SM_MODEL_DIR'])\n"
+    files = {"plain_py": "print(1)\n", "options_py": OPTIONS, "folders_py": folders, "train_txt": TRAIN}
+    folder = context(**files, start_sh="#!/bin/bash\nexec python /opt/program/plain.py\n")
+    (folder.parent / "Dockerfile").unlink(missing_ok=True)
+    jobs.build(folder, "FROM python:3.11", "WORKDIR /opt/program", "COPY . .", *lines)
+    (folder / "Dockerfile").write_text((folder.parent / "Dockerfile").read_text())
+    said = [*ImageStart(Dockerfile(folder, "Dockerfile", {}), "public").mistakes()]
+    command = ImageStart(Dockerfile(folder, "Dockerfile", {}), "public").command
+    assert (not said and not [*refused_arguments(command, {})]) == ends
+    assert (jobs.run()["TrainingJobStatus"] == "Completed") == ends

@@ -26,6 +26,7 @@ _ELSEWHERE = re.compile(r"[a-z+]+://|git@")
 _VARIABLE = re.compile(r"\\?\$(?:(\w+)|\{(\w+)(?::?([-+?])([^{}]*))?\})")
 _NAMED = re.compile(r"\sas\s+(\S+)$", re.IGNORECASE)
 _ARCHIVES = (".tar", ".gz", ".tgz", ".bz2", ".xz")
+_DOLLAR = "\1"  # an escaped one
 _CODE = "/opt/ml/code"
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"  # Docker's default
 
@@ -67,11 +68,10 @@ class Image:
     Attributes:
         parent: The image that it is built from, with its registry.
         env: Variables of ENV.
-        workdir: WORKDIR; "" for the parent's.
+        workdir: WORKDIR; "" for the parent's, ``UNKNOWN`` where that is not known.
         entrypoint: ENTRYPOINT; None for the parent's.
         files: Files of the context, by their path in the image.
-        made_executable: Those of them that ``--chmod`` makes so.
-        runs: The texts of RUN, with their lines.
+        runs: The texts of RUN, and of what ``--chmod`` does, with their lines.
         is_certain: Whether all that is copied is in ``files``.
     """
 
@@ -80,7 +80,6 @@ class Image:
     workdir: str = ""
     entrypoint: Started | None = None
     files: dict[str, Path] = field(default_factory=dict)
-    made_executable: set[str] = field(default_factory=set)
     runs: list[tuple[str, int]] = field(default_factory=list)
     is_certain: bool = True
 
@@ -180,13 +179,29 @@ class Dockerfile:
         """Yield the sources that the build does not find, with their lines and why."""
         for source, line in self.sources:
             path = str(PurePosixPath(source.lstrip("/")))
-            if not self.is_readable or path == "." or "$" in path:
-                return
+            used = any(first <= line < last for first, last in self._used)
+            if not used or not self.is_readable or path == "." or "$" in path:
+                continue
             found = _below(self.directory, path)
             if not found:
                 yield source, line, "without"
             elif not any(one.is_dir() or not self._is_ignored(one) for one in found):
                 yield source, line, "whose .dockerignore excludes"
+
+    @property
+    def _used(self) -> list[tuple[int, int]]:
+        """The lines of the stages that the last one needs, first and last; a builder leaves others out."""
+        froms = [one.line for one in self.instructions if one.keyword == "FROM"]
+        ends = [*froms[1:], len(self.text.splitlines()) + 1]
+        used, left = set[int](), [len(froms) - 1] if froms else []
+        while left:
+            number = left.pop()
+            used.add(number)
+            inside = (one for one in self.instructions if froms[number] <= one.line < ends[number])
+            names = [self.parents[number], *(one.flags["from"] for one in inside if "from" in one.flags)]
+            needed = (int(name) if name.isdigit() else self.stages.get(name, number) for name in names)
+            left += [one for one in needed if one < number and one not in used]
+        return [(froms[number], ends[number]) for number in sorted(used)]
 
     def _is_ignored(self, path: Path) -> bool:
         """Whether .dockerignore excludes a file, of whose lines the last that matches decides."""
@@ -260,7 +275,8 @@ class Dockerfile:
             image.env |= _pairs(one.value, known)
         elif one.keyword == "WORKDIR":
             folder = _replaced(one.value.strip().strip("\"'"), known)
-            image.workdir = posixpath.normpath(posixpath.join(image.workdir or "/", folder))
+            joined = posixpath.join(image.workdir or "/", folder)
+            image.workdir = UNKNOWN if UNKNOWN in joined else posixpath.normpath(joined)
         elif one.keyword == "ENTRYPOINT":
             listed = _listed(one.value)
             words = (one.value,) if listed is None else tuple(listed)
@@ -273,10 +289,10 @@ class Dockerfile:
 
     def _copy(self, one: Instruction, image: Image, known: Mapping[str, str]) -> None:
         *sources, target = [_replaced(path, known) for path in operands(one.value)]
-        if "from" in one.flags or UNKNOWN in "".join((*sources, target)) or any(map(_ELSEWHERE.match, sources)):
+        into = posixpath.normpath(posixpath.join(image.workdir or "/", target))
+        if "from" in one.flags or UNKNOWN in "".join((*sources, into)) or any(map(_ELSEWHERE.match, sources)):
             image.is_certain = False
             return
-        into = posixpath.normpath(posixpath.join(image.workdir or "/", target))
         unpacks = one.keyword == "ADD" and any(source.endswith(_ARCHIVES) for source in sources)
         image.is_certain = image.is_certain and not unpacks and not (target[:1] != "/" and not image.workdir)
         found = [path for source in sources for path in _below(self.directory, source)]
@@ -292,7 +308,7 @@ class Dockerfile:
                     copied[into] = path
         image.files |= copied
         if "chmod" in one.flags:
-            image.made_executable |= {*copied}
+            image.runs.append((f"chmod {one.flags['chmod']} {into}", one.line))
 
 
 def operands(value: str) -> list[str]:
@@ -341,8 +357,8 @@ def _pairs(value: str, known: Mapping[str, str]) -> dict[str, str]:
     first, *rest = value.split(maxsplit=1)
     if "=" not in first:
         return {first: _replaced(rest[0] if rest else "", known)}
-    pairs = (word.partition("=") for word in shlex.split(value))
-    return {name: _replaced(text, known) for name, _, text in pairs}
+    pairs = (word.partition("=") for word in shlex.split(value.replace("\\$", _DOLLAR)))
+    return {name: _replaced(text, known).replace(_DOLLAR, "$") for name, _, text in pairs}
 
 
 def _pattern(line: str) -> re.Pattern[str]:

@@ -141,7 +141,7 @@ class ImageStart:
             job=self.job,
             variables={**image.env, **self.variables},
             root=PurePosixPath("/"),
-            begins=PurePosixPath(image.workdir.lstrip("/")) if image.workdir else None,
+            begins=PurePosixPath(image.workdir.lstrip("/")) if image.workdir not in ("", UNKNOWN) else None,
             before=self._before,
         )
 
@@ -189,7 +189,7 @@ class ImageStart:
     def _executed(self, path: str) -> Iterator[CommandMistake]:
         file = self.dockerfile.image.files[path]
         changed = any(run.words[0] in ("chmod", "install", UNKNOWN) for run in self.command.before)
-        if not changed and path not in self.dockerfile.image.made_executable and not is_executable(file):
+        if not changed and not is_executable(file):
             rule = "start a file that is executable, since the job ends at others: permission denied"
             yield self._fails(rule, f"RUN chmod +x {path}, or COPY --chmod=755", repr(path))
             return
