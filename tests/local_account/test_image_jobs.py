@@ -184,6 +184,21 @@ def test_a_job_sees_the_standard_library_and_what_its_image_installs(jobs: Image
     }
 
 
+@pytest.mark.soak
+@pytest.mark.parametrize(
+    "lines",
+    [("COPY . /opt/ml/code/",), ("COPY . /opt/ml/", "ENV SAGEMAKER_PROGRAM=train.py")],
+)
+def test_awss_toolkit_ends_where_an_image_names_no_script_or_has_it_elsewhere(
+    jobs: ImageJobs, context: Callable[..., Path], lines: tuple[str, ...]
+) -> None:
+    folder = context(train_py="print(1)\n")
+    jobs.build(folder, PYTORCH[0], *lines)
+    (folder / "Dockerfile").write_text((folder.parent / "Dockerfile").read_text())
+    assert len([*ImageStart(Dockerfile(folder, "Dockerfile", {}), "toolkit").mistakes()]) == 1
+    assert jobs.run()["TrainingJobStatus"] == "Failed"
+
+
 TRAIN = "#!/usr/bin/env python\nprint(1)\n"
 OPTIONS = "import argparse\np = argparse.ArgumentParser()\np.add_argument('--lr')\np.parse_args()\n"
 

@@ -26,6 +26,7 @@ from cdk_sagemaker_training.request.context import JobContext, RequestContext, o
 from cdk_sagemaker_training.request.image_contents import check_contents, contents_advice, idle_gpus_advice
 from cdk_sagemaker_training.request.machine import instance_count, instance_types
 from cdk_sagemaker_training.request.script_advice import (
+    check_built_requirements,
     check_command,
     check_copied_options,
     check_image_start,
@@ -192,6 +193,7 @@ def _check_image(image: TrainingImage, context: JobContext) -> None:
     _check_program(image, context)
     check_copied_options(image, context)
     check_image_start(image, context)
+    check_built_requirements(image, context)
     if context.job_request.environment.get("PJRT_DEVICE") == "CUDA":
         image.check_xla_has_cuda()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import posixpath
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from training_jobs.lint import Command, Job
     from training_jobs.lint.image_start import ImageStart
     from training_jobs.lint.options import Options
-    from training_jobs.lint.requirements import Mistake
+    from training_jobs.lint.requirements import Mistake, Target
 
 _MOST = 3  # of one rule, in one warning
 # The toolkit keeps them to itself (params.py of sagemaker-training).
@@ -69,6 +70,10 @@ _BRINGS = {
 }
 _BRINGS_ANY = re.compile(r"[-./]|\w+[+:]")  # another file, a folder, an address
 _READS_HYPERPARAMETERS = re.compile(r"SM_HP|SM_TRAINING_ENV|SM_USER_ARGS|hyperparameters\.json")
+# Docker's own image of Python, with the version.
+_OF_PYTHON = re.compile(r"python:3\.(\d+)(?:[.-].*)?")
+# AWS's containers of frameworks, whose toolkit starts scripts; those of algorithms have something to do without.
+_OF_FRAMEWORKS = re.compile(r"pytorch|tensorflow|huggingface|mxnet|smdistributed")
 # How a script of an image may run another.
 _STARTS_OTHERS = re.compile(r"argv|subprocess|exec|runpy|sagemaker|import_module|hyperparameters|system\(")
 _COMMAND_OFF = "a comment `# training-jobs: allow command` in it switches this off"
@@ -86,8 +91,23 @@ def code_advice(code: TrainingCode, context: JobContext) -> Iterator[Advice]:
 
 def copied_code_advice(image: TrainingImage, context: JobContext) -> Iterator[Advice]:
     """Warn of mistakes in the scripts that a Dockerfile copies; nothing where it copies what its text does not name."""
+    yield from _built_requirement_advice(image, context)
     root, scripts = _copied_scripts(image)
-    yield from _advice(root, scripts, context)
+    start = image_start(image, context)
+    yield from _advice(root, scripts, context, _entry_point(start), start.job if start is not None else None)
+
+
+def _entry_point(start: ImageStart | None) -> str:
+    """The script that an image starts, relative to the build context; "" where that is not known."""
+    if start is None:
+        return ""
+    if start.starts_toolkit:
+        env = start.dockerfile.image.env
+        place = posixpath.join(env.get("SAGEMAKER_SUBMIT_DIRECTORY", "/opt/ml/code"), env.get("SAGEMAKER_PROGRAM", "?"))
+        file = start.dockerfile.image.files.get(place) if start.program is None else None
+    else:
+        file = next((start.command.files.get(one.script) for one in start.command.starts), None)
+    return "" if file is None else file.relative_to(start.dockerfile.directory).as_posix()
 
 
 def _copied_scripts(image: TrainingImage) -> tuple[Path, list[Path]]:
@@ -152,8 +172,13 @@ def _versions(code: TrainingCode, files: Sequence[Path], props: Mapping[str, Any
     base = _container(props)
     if base is None or Path("setup.py") in files or _installs(code, files):
         return {}
-    lines = [line for text in _requirements(code, files) if (line := text.strip()) and not line.startswith("#")]
-    contents = props["image"].contents()
+    return _versions_of(base, props["image"], _requirements(code, files), props)
+
+
+def _versions_of(base: str, image: TrainingImage, texts: Iterable[str], props: Mapping[str, Any]) -> dict[str, str]:
+    """The versions of a container that requirements leave as they are, and those that they pin."""
+    lines = [line for text in texts if (line := text.strip()) and not line.startswith("#")]
+    contents = image.contents()
     known = {library: (contents.versions if contents else {}).get(name, "") for library, name in _FRAMEWORKS.items()}
     if "TF_USE_LEGACY_KERAS" in (props.get("environment") or {}):
         del known["tensorflow"]  # whose Keras is of another version
@@ -294,7 +319,8 @@ def image_start(image: TrainingImage, context: JobContext) -> ImageStart | None:
     if any(map(is_unresolved, (image.base, *words))):
         return None
     parent = dockerfile.image.parent
-    of_aws = aws_container(parent) is not None and not is_unlisted(image.base) and not any(toolkit_advice(image.base))
+    frameworks = _OF_FRAMEWORKS.match(aws_container(parent) or "") is not None
+    of_aws = frameworks and not is_unlisted(image.base) and not any(toolkit_advice(image.base))
     given = {
         **(props.get("hyperparameters") or {}),
         **(props.get("environment") or {}),
@@ -302,7 +328,7 @@ def image_start(image: TrainingImage, context: JobContext) -> ImageStart | None:
     }
     named = next((str(given[name]) for name in ("SAGEMAKER_PROGRAM", "sagemaker_program") if name in given), None)
     hosts, devices, variables = _machines(context)
-    return ImageStart(
+    start = ImageStart(
         dockerfile,
         "toolkit" if of_aws else "public" if is_public(parent) else "",
         None if entrypoint is None else tuple(entrypoint),
@@ -312,6 +338,32 @@ def image_start(image: TrainingImage, context: JobContext) -> ImageStart | None:
         variables=variables,
         program=named if props.get("code") is None else "",
     )
+    return replace(start, job=_installed_in(start, image, props))
+
+
+def _installed_in(start: ImageStart, image: TrainingImage, props: Mapping[str, Any]) -> Job:
+    """What is known of what an image that a Dockerfile builds has installed."""
+    from training_jobs.lint import Job
+    from training_jobs.lint.image_start import BARE_MODULES, has_no_packages
+
+    installs, assured = (
+        start.installs,
+        "PYTHONPATH" in {**start.dockerfile.image.env, **(props.get("environment") or {})},
+    )
+    if installs is None or assured or image.base is None or image.provides:
+        return Job(built=True)
+    lines = [
+        *installs.requirements,
+        *(line for path in installs.files for line in path.read_text(errors="replace").splitlines()),
+    ]
+    known = BARE_MODULES if has_no_packages(start.dockerfile.image.parent) else None
+    known = modules_of(image.base) if start.base == "toolkit" else known
+    versions = _versions_of(image.base, image, lines, props) if start.base == "toolkit" else {}
+    if known is None:
+        return Job(versions=versions, built=True)
+    if not lines:
+        return Job(modules=known, versions=versions, built=True)
+    return Job(absent=installs.absent() - known, versions=versions, built=True)
 
 
 def check_image_start(image: TrainingImage, context: JobContext) -> None:
@@ -562,15 +614,59 @@ def _requirement_advice(code: TrainingCode, context: JobContext) -> Iterator[Adv
         yield from advice(f"requirement-{kind}", f"{place} {mistake}.")
 
 
+def _built_requirement_advice(image: TrainingImage, context: JobContext) -> Iterator[Advice]:
+    """Warn of requirements of a Dockerfile that replace the container's framework, or are built with another."""
+    for kind, place, mistake in _built_requirement_mistakes(image, context):
+        if kind in ("replaces-framework", "built-otherwise"):
+            yield from advice(f"requirement-{kind}", f"{place} {mistake}.")
+
+
 def _requirement_mistakes(code: TrainingCode, context: JobContext) -> Iterator[tuple[str, str, Mistake]]:
     """The mistakes of requirements.txt: what each leads to, its place, and itself."""
     props = context.props
     if props.get("container_entrypoint") is not None or not code.has(str(_REQUIREMENTS)):
         return
-    from training_jobs.lint.requirements import Target, requirement_mistakes
+    from training_jobs.lint.requirements import requirement_mistakes
 
-    base, versions, pythons = _container(props), dict[str, str](), tuple[str, ...]()
-    if base is not None and (contents := props["image"].contents()):
+    target = _target(_container(props), props["image"], names_index(context))
+    for mistake in requirement_mistakes(Path(code.directory), target):
+        yield mistake.kind.value, f"{Path(code.directory) / mistake.path}:{mistake.line}", mistake
+
+
+def _built_requirement_mistakes(image: TrainingImage, context: JobContext) -> Iterator[tuple[str, str, Mistake]]:
+    """The mistakes of files of requirements that a Dockerfile has pip install, as of requirements.txt."""
+    start = image_start(image, context)
+    if start is None or start.installs is None:
+        return
+    from training_jobs.lint.requirements import requirement_mistakes
+
+    base = image.base if start.base == "toolkit" else None
+    of_python = _OF_PYTHON.fullmatch(image.base or "") if start.base == "public" else None
+    target = _target(base, image, start.installs.elsewhere)
+    target = target if of_python is None else replace(target, python=int(of_python[1]))
+    for file in start.installs.files:
+        for mistake in requirement_mistakes(file.parent, target, file.name):
+            yield mistake.kind.value, f"{file.parent / mistake.path}:{mistake.line}", mistake
+
+
+def check_built_requirements(image: TrainingImage, context: JobContext) -> None:
+    """Check that pip can install the files of requirements that a Dockerfile names, as far as that is known.
+
+    Raises:
+        ValueError: The build of the image would end, and with it the deployment.
+    """
+    for kind, place, mistake in _built_requirement_mistakes(image, context):
+        if kind == "fails":
+            off = "a comment `# training-jobs: allow requirements` in it switches this off"
+            raise must(f"{place}, of image,", mistake.rule, mistake.example, f"{mistake.got}; {off}")
+
+
+def _target(base: str | None, image: TrainingImage, indexes: bool) -> Target:
+    """Where pip installs: the Python and the versions of a container, and whether it asks another index."""
+    from training_jobs.lint.requirements import Target
+
+    versions, pythons = dict[str, str](), tuple[str, ...]()
+    if base is not None and (contents := image.contents()):
         pythons = contents.pythons
         versions = {
             name: contents.versions[framework]
@@ -579,9 +675,7 @@ def _requirement_mistakes(code: TrainingCode, context: JobContext) -> Iterator[t
         }
         versions |= {**of_hugging_face(base), **dict.fromkeys({"flash_attn"} & (modules_of(base) or frozenset()), "")}
     python = int(pythons[0][3:]) if len(pythons) == 1 and pythons[0][3:] else None
-    target = Target(python, versions, indexes=names_index(context))
-    for mistake in requirement_mistakes(Path(code.directory), target):
-        yield mistake.kind.value, f"{Path(code.directory) / mistake.path}:{mistake.line}", mistake
+    return Target(python, versions, indexes=indexes)
 
 
 def unsaved_model_advice(code: TrainingCode, requests: Sequence[Mapping[str, Any]]) -> Iterator[Advice]:

@@ -26,8 +26,9 @@ _MODULES = {"torchrun": "torch", "accelerate launch": "accelerate", "deepspeed":
 _CRLF = b"\r\n"
 _SHELLS = ("bash", "sh")
 _SHEBANG = re.compile(rb"#!\s*/(?:\w+/)*(?:env\s+)?(?:ba)?sh\b")
+_OF_SYSTEM = ("apt-get", "apt", "yum", "dnf", "microdnf", "apk")
 # Programs that change no more of the image's files than those they name by their packages, or whether they are executable.
-CHANGERS = ("chmod", "chown", "rm", "mkdir", "groupadd", "useradd", "locale-gen")
+CHANGERS = ("chmod", "chown", "rm", "mkdir", "groupadd", "useradd", "locale-gen", *_OF_SYSTEM)
 # Folders in which bases have files of their own.
 _OF_BASES = (
     "usr/",
@@ -47,7 +48,7 @@ _LAUNCHED = {
     "accelerate.commands.launch": "accelerate launch",
     "deepspeed.launcher.runner": "deepspeed",
 }
-INSTALLERS = ("pip", "pip3", "uv", "conda", "apt-get", "apt", "poetry", "mamba")
+INSTALLERS = ("pip", "pip3", "uv", "conda", "poetry", "mamba", *_OF_SYSTEM)
 _BY_TORCHRUN = ("use_fsdp", "use_megatron_lm", "multi_gpu")
 _TYPES = ("use_deepspeed", "tpu", "tpu_use_cluster", *_BY_TORCHRUN)
 # DistributedType's names, and by which option each is selected.
@@ -258,7 +259,10 @@ class Command:
     def _missing(self, start: Start) -> Iterator[CommandMistake]:
         """A program or a script that is not there."""
         module = _MODULES.get(start.launcher, "")
-        if module and self.job.lacks(module) and not self._installs_before(start):
+        if module and self.job.lacks(module) and self.is_of_image:
+            rule = f"start a program that the image has, in which nothing installs {module}"
+            yield self._fails(start, rule, f"RUN pip install {module}", " ".join(start.run.words[:2]))
+        elif module and self.job.lacks(module) and not self._installs_before(start):
             rule = f"start a program that the container has, or requirements.txt brings, as they do not {module}"
             yield self._fails(start, rule, f"{module} in requirements.txt", " ".join(start.run.words[:2]))
         rule = "start a file of code's folder, which the machine has in /opt/ml/code"

@@ -276,7 +276,7 @@ class Dockerfile:
         elif one.keyword == "WORKDIR":
             folder = _replaced(one.value.strip().strip("\"'"), known)
             joined = posixpath.join(image.workdir or "/", folder)
-            image.workdir = UNKNOWN if UNKNOWN in joined else posixpath.normpath(joined)
+            image.workdir = UNKNOWN if UNKNOWN in joined else _normal(joined)
         elif one.keyword == "ENTRYPOINT":
             listed = _listed(one.value)
             words = (one.value,) if listed is None else tuple(listed)
@@ -289,7 +289,7 @@ class Dockerfile:
 
     def _copy(self, one: Instruction, image: Image, known: Mapping[str, str]) -> None:
         *sources, target = [_replaced(path, known) for path in operands(one.value)]
-        into = posixpath.normpath(posixpath.join(image.workdir or "/", target))
+        into = _normal(posixpath.join(image.workdir or "/", target))
         if "from" in one.flags or UNKNOWN in "".join((*sources, into)) or any(map(_ELSEWHERE.match, sources)):
             image.is_certain = False
             return
@@ -368,9 +368,14 @@ def _pattern(line: str) -> re.Pattern[str]:
     return re.compile("".join(kinds.get(part, part if part.startswith("[") else re.escape(part)) for part in parts))
 
 
+def _normal(path: str) -> str:
+    """A path without `..` and without more than one slash, also at its beginning."""
+    return posixpath.normpath(re.sub("^//+", "/", path))
+
+
 def _below(directory: Path, pattern: str) -> list[Path]:
     """The files and folders of the context that a source names."""
-    path = str(PurePosixPath(posixpath.normpath("/" + pattern)).relative_to("/"))
+    path = str(PurePosixPath(_normal(f"/{pattern}")).relative_to("/"))
     return [directory] if path == "." else sorted(directory.glob(path))
 
 

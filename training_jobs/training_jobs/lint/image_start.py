@@ -11,16 +11,17 @@ from __future__ import annotations
 import posixpath
 import re
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path, PurePosixPath
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from training_jobs.lint.checks import scripts_of
 from training_jobs.lint.commands import CHANGERS, INSTALLERS, Command, CommandMistake, is_executable
 from training_jobs.lint.dockerfile import Dockerfile
 from training_jobs.lint.options import nearest
+from training_jobs.lint.requirements import absent_modules, absent_without
 from training_jobs.lint.rules import variables_of
 from training_jobs.lint.script import Job
 from training_jobs.lint.shell import UNKNOWN, Run, runs
@@ -36,6 +37,11 @@ _PUBLIC = re.compile(
     r"|nvcr\.io/nvidia/(?:cuda|pytorch|tensorflow)(?:[:@].*)?"
     r"|public\.ecr\.aws/(?:amazonlinux/amazonlinux|ubuntu/ubuntu|debian/debian)(?:[:@].*)?"
 )
+# Those that have no packages of Python but pip and what builds some.
+_BARE = re.compile(
+    r"(?:.*/)?(?:python|ubuntu|debian|amazonlinux|almalinux|rockylinux|fedora|buildpack-deps|cuda)(?:[:@].*)?"
+)
+BARE_MODULES = frozenset({"pip", "setuptools", "pkg_resources", "wheel"})
 # Initializers that start the program after `--`, and the one that AWS's guide excludes.
 _INITIALIZERS = ("dumb-init",)
 _TINI = ("tini", "tini-static")
@@ -45,8 +51,17 @@ _SHEBANG = b"#!"
 _END = "\x01"
 _NOT_KNOWN = Run((UNKNOWN,), 0, None, False, {})
 _OF_TOOLKIT = "sagemaker"  # what is in the names of its packages
-# What installs other packages than its words name.
-_OTHER_PACKAGES = re.compile(r"[./]|git\+|@|\$|" + UNKNOWN)
+# Of `pip install`: options that take a file, or a value; those after which a package is elsewhere; a requirement.
+_TAKE_FILE = ("-r", "--requirement", "-c", "--constraint")
+_INDEXES = ("-i", "--index-url", "--extra-index-url", "-f", "--find-links", "--no-index", "--pre")
+_TAKE_VALUE = (*_INDEXES[:5], "--timeout", "--retries", "--trusted-host")
+# Packages of the system that have modules of Python, beside those that pip and builds need.
+_OF_PYTHON = re.compile(r"python3?-(?!pip|dev|venv|setuptools|wheel|distutils|apt|minimal|config)|py3-")
+_OTHERWISE = ("-e", "--editable", "-t", "--target", "--prefix", "--root", "-r", "--requirement=", "--python")
+_REQUIREMENT = re.compile(r"[A-Za-z0-9][\w.-]*(?:\[[\w, -]+\])?\s*(?:[<>=!~][^/$\0]*)?")
+_OF_PIP = re.compile(r"(?:pip|setuptools|wheel|uv)(?![\w.-])", re.IGNORECASE)
+_PIP = re.compile(r"(?:.*/)?pip3?(?:\.\d+)?")
+_PYTHON = re.compile(r"(?:.*/)?python3?(?:\.\d+)?")
 _RESERVED = re.compile(r"/opt/ml(?:/(?!code(?:/|$))|$)")
 
 
@@ -57,6 +72,61 @@ def is_public(parent: str) -> bool:
         parent: Its name, with its registry.
     """
     return _PUBLIC.fullmatch(parent) is not None
+
+
+class Installs(NamedTuple):
+    """What is installed by pip.
+
+    Attributes:
+        requirements: Requirements that are named.
+        files: Files of requirements.
+        elsewhere: Whether packages may come from another index.
+    """
+
+    requirements: tuple[str, ...]
+    files: tuple[Path, ...]
+    elsewhere: bool
+
+    def names(self, text: str) -> bool:
+        """Return whether one of them has a text in it.
+
+        Args:
+            text: The text.
+        """
+        return any(
+            text in one for one in (*self.requirements, *(path.read_text(errors="replace") for path in self.files))
+        )
+
+    def absent(self) -> frozenset[str]:
+        """Return the modules of known packages that are certainly not installed by them."""
+        return frozenset.intersection(
+            absent_without(self.requirements), *(absent_modules(path.parent, path.name) for path in self.files)
+        )
+
+
+def _plain(run: Run) -> Run:
+    """A program, of pip with its plain name."""
+    words = run.words[2 if len(run.words) > 2 and _PYTHON.fullmatch(run.words[0]) and run.words[1] == "-m" else 0 :]
+    return run._replace(words=("pip", *words[1:])) if _PIP.fullmatch(words[0]) else run
+
+
+def _of_pip(words: Sequence[str]) -> list[str] | None:
+    """What follows `pip install`; None for another program."""
+    words = words[words[0] == "uv" :]
+    if len(words) < len(("pip", "install")) or words[0] != "pip":
+        return None
+    return (
+        [*words[2:]] if words[1] == "install" else [] if words[1] in ("cache", "check", "list", "--version") else None
+    )
+
+
+def has_no_packages(parent: str) -> bool:
+    """Return whether an image of ``is_public`` has no packages of Python but ``BARE_MODULES``.
+
+    Args:
+        parent: Its name, with its registry.
+    """
+    return is_public(parent) and _BARE.fullmatch(parent) is not None
 
 
 @dataclass(frozen=True)
@@ -115,7 +185,7 @@ class ImageStart:
         found = [] if image.is_certain and self.base else [_NOT_KNOWN]
         for text, line in image.runs:
             of = [*runs(f"{text}\n{_END}", image.env, PurePosixPath("/"), None)]
-            found += [run._replace(line=line) for run in of if run.words != (_END,)]
+            found += [_plain(run)._replace(line=line) for run in of if run.words != (_END,)]
             found += [] if of and of[-1].words == (_END,) else [_NOT_KNOWN]
         return tuple(found)
 
@@ -216,34 +286,42 @@ class ImageStart:
         elif named:
             rule = "have the program train, which SageMaker runs, in a folder of PATH"
             yield self._fails(rule, f"ENV PATH={posixpath.dirname(min(named))}:$PATH", f"PATH without {min(named)!r}")
-        elif self.base == "public" and self._installs_no_toolkit():
+        elif self.base == "public" and self.installs is not None and not self.installs.names(_OF_TOOLKIT):
             rule = "have the program train, which SageMaker runs in place of CMD: `docker run IMAGE train`"
             example = "ENTRYPOINT ['python', 'start.py'], RUN pip install sagemaker-training, or a file train in PATH"
             yield self._fails(rule, example, f"none with {image.parent!r}")
 
-    def _installs_no_toolkit(self) -> bool:
-        """Whether what RUN installs is certainly not SageMaker's toolkit, nor another program ``train``."""
+    @cached_property
+    def installs(self) -> Installs | None:
+        """What RUN installs by pip; None where something else may be installed too."""
+        names, files = list[str](), list[Path]()
+        elsewhere = any(name.startswith("PIP_") for name in self.dockerfile.image.env)
         for run in self.command.before:
-            if run.words[0] not in (*INSTALLERS, *CHANGERS) and "pip" not in run.words:
-                return False
-            if run.words[0] in ("apt-get", "apt") or (run.words[0] in CHANGERS):
+            if run.words[0] in CHANGERS:
+                if any(_OF_PYTHON.match(word) for word in run.words):
+                    return None
                 continue
-            texts, words = [" ".join(run.words)], [*run.words]
-            while "-r" in words or "--requirement" in words:
-                at = words.index("-r" if "-r" in words else "--requirement")
-                file = self._requirements(words[at + 1]) if len(words) > at + 1 else None
-                if file is None:
-                    return False
-                texts.append(file.read_text(errors="replace"))
-                words[at : at + 2] = []
-            others = [
-                word
-                for word in words[1:]
-                if not word.startswith("-") and not re.match(r"[\w.-]+(?:\[.*\])?[<>=~!]", word)
-            ]
-            if any(map(_OTHER_PACKAGES.search, others)) or _OF_TOOLKIT in "\n".join(texts):
-                return False
-        return True
+            words = _of_pip(run.words)
+            while words:
+                word, *words = words
+                if word in _TAKE_FILE:
+                    file = self._requirements(words[0]) if words else None
+                    if file is None:
+                        return None
+                    files += [file] if word in ("-r", "--requirement") else []
+                    words = words[1:]
+                elif word in _TAKE_VALUE:
+                    elsewhere = elsewhere or word in _INDEXES
+                    words = words[1:]
+                elif word.startswith(_INDEXES):
+                    elsewhere = True
+                elif not word.startswith("-") or word.startswith(_OTHERWISE):
+                    if not _REQUIREMENT.fullmatch(word):
+                        return None
+                    names.append(word)
+            if words is None:
+                return None
+        return Installs(tuple(name for name in names if not _OF_PIP.match(name)), tuple(files), elsewhere)
 
     def _requirements(self, name: str) -> Path | None:
         found = {*self.dockerfile.image.named(posixpath.basename(name)).values()}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -65,8 +65,21 @@ def absent_modules(folder: Path, file: str = "requirements.txt") -> frozenset[st
         folder: The folder, from which pip installs.
         file: The file, relative to the folder.
     """
+    return _absent(folder, _lines(folder, file, ()))
+
+
+def absent_without(requirements: Iterable[str]) -> frozenset[str]:
+    """Return the modules of known packages that requirements do not bring; none where they may bring any.
+
+    Args:
+        requirements: Requirements, as pip takes them.
+    """
+    return _absent(Path(), (Line("", 0, text) for text in requirements))
+
+
+def _absent(folder: Path, lines: Iterable[Line | Mistake]) -> frozenset[str]:
     brought = set[str]()
-    for line in _lines(folder, file, ()):
+    for line in lines:
         found = line if isinstance(line, Mistake) else _parsed(folder, line, None, "")
         if not isinstance(found, Requirement) or not is_known(found.name):
             return frozenset()

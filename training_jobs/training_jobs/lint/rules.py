@@ -460,15 +460,18 @@ def _import(scripts: Sequence[Script], job: Job) -> Found:
                 seen.add(name)
                 left += [one for one in scripts if one.path in (f"{name}.py", f"{name}/__init__.py")]
             elif name not in folder and job.lacks(name):
-                why = (
-                    f"no {name} is in the job's container: name what has it in a requirements.txt in the folder of code"
-                )
-                yield script, line, f"{why}, which is installed before the script starts"
+                yield script, line, f"no {name} is in the job's {_where_to_name('what has it', job)}"
         for call in script.calls:
             for needed in dependencies_in(script, call):
                 if all(map(job.lacks, needed.modules)) and not _conditional(script, call):
-                    why = f"{needed.shown} needs {' or '.join(needed.modules)}, which the job's container lacks"
-                    yield script, call.lineno, f"{why}: name it in a requirements.txt in the folder of code"
+                    lacks = f"{needed.shown} needs {' or '.join(needed.modules)}, which is not in the job's"
+                    yield script, call.lineno, f"{lacks} {_where_to_name('it', job)}"
+
+
+def _where_to_name(what: str, job: Job) -> str:
+    if job.built:
+        return f"image: name {what} in a RUN pip install of its Dockerfile"
+    return f"container: name {what} in a requirements.txt in the folder of code, which is installed before the script starts"
 
 
 @_rule("download")

@@ -38,6 +38,7 @@ class Job:
         versions: The versions that it finds, by ``torch``, ``tensorflow``, ``transformers`` and ``numpy``; others are not known.
         device: What computes, of `trainer_values.Device`.
         offline: Whether its hosts have no route to the internet.
+        built: Whether the script is in an image that a Dockerfile builds.
     """
 
     compiled: bool = False
@@ -52,6 +53,7 @@ class Job:
     versions: Mapping[str, str] = field(default_factory=dict)
     device: Device = ""
     offline: bool = False
+    built: bool = False
 
     def lacks(self, module: str) -> bool:
         """Return whether a module, which is none of Python's own, is certainly not installed.
