@@ -27,7 +27,7 @@ from cdk_sagemaker_training import (
 )
 from cdk_sagemaker_training.facts.images import Contents
 from cdk_sagemaker_training.facts.modules import modules_of
-from cdk_sagemaker_training.request.script_advice import _versions
+from cdk_sagemaker_training.request.scripts.known import versions_in
 
 ON_A_CPU = DataParallelJob(InstanceGroup("ml.m5.xlarge"))
 SCRIPT = """
@@ -516,7 +516,7 @@ def test_of_a_container_that_may_have_several_pythons_the_oldest_counts(
     (tmp_path / "train.py").write_text("")
     contents = Contents({"pytorch": "2.8.0"}, True, pythons)
     image = SimpleNamespace(is_container=True, base="pytorch-training:2.8.0", contents=lambda: contents)
-    assert _versions(TrainingCode(str(tmp_path)), (), {"image": image}).get("python") == known
+    assert versions_in(TrainingCode(str(tmp_path)), (), {"image": image}).get("python") == known
 
 
 REMOVED = "import tensorflow as tf\nmodel = tf.keras.Sequential()\nmodel.save('/opt/ml/model/1')\nimport torch._six\n"

@@ -109,6 +109,7 @@ def test_the_command_line_requires_neither_the_cdk_nor_node() -> None:
     assert {Requirement(one).name for one in TRAINING_JOBS["dependencies"]} == {
         "boto3",
         "botocore",
+        "dockerfile-parse",
         "packaging",
         "pyyaml",
         "rich",

@@ -17,7 +17,7 @@ from cdk_sagemaker_training.lifecycle.feature import Feature
 from cdk_sagemaker_training.props.jsonpath import quoted
 from cdk_sagemaker_training.props.prop import LITERAL, Prop, kind
 from cdk_sagemaker_training.props.prop_types import Value, check_fields
-from cdk_sagemaker_training.request.script_advice import check_values
+from cdk_sagemaker_training.request.scripts.code import check_values
 
 if TYPE_CHECKING:
     from cdk_sagemaker_training.lifecycle.plan import Plan

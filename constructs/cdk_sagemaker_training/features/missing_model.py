@@ -20,7 +20,7 @@ from cdk_sagemaker_training.lifecycle.attempt import Attempt, Seam
 from cdk_sagemaker_training.lifecycle.feature import Feature
 from cdk_sagemaker_training.lifecycle.states import DATA, catch, fail, retry
 from cdk_sagemaker_training.props.jsonpath import quoted
-from cdk_sagemaker_training.request.script_advice import unsaved_model_advice
+from cdk_sagemaker_training.request.scripts.code import unsaved_model_advice
 from cdk_sagemaker_training.resources.role import policy_targets
 
 if TYPE_CHECKING:

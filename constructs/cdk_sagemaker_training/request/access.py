@@ -17,7 +17,7 @@ from cdk_sagemaker_training.jobs.advice import Advice, advice
 from cdk_sagemaker_training.props.prop import VALUES_IN_INPUT, Known, Member, Prop
 from cdk_sagemaker_training.request.context import JobContext, RequestContext, flag, optional
 from cdk_sagemaker_training.request.machine import instance_count
-from cdk_sagemaker_training.request.script_advice import debugger_advice
+from cdk_sagemaker_training.request.scripts.code import debugger_advice
 from cdk_sagemaker_training.request.variables import CODE_ARTIFACT, names_index
 
 if TYPE_CHECKING:

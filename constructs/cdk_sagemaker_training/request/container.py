@@ -25,18 +25,14 @@ from cdk_sagemaker_training.props.prop import IN_INPUT, VALUES_IN_INPUT, Known, 
 from cdk_sagemaker_training.request.context import JobContext, RequestContext, optional
 from cdk_sagemaker_training.request.image_contents import check_contents, contents_advice, idle_gpus_advice
 from cdk_sagemaker_training.request.machine import instance_count, instance_types
-from cdk_sagemaker_training.request.script_advice import (
-    check_built_requirements,
+from cdk_sagemaker_training.request.scripts.code import (
     check_command,
-    check_copied_options,
-    check_image_start,
     check_options,
     check_requirements,
     code_advice,
-    copied_code_advice,
-    image_start_advice,
     starts_processes,
 )
+from cdk_sagemaker_training.request.scripts.image import built_image_advice, check_built_image
 from cdk_sagemaker_training.request.variables import environment_advice, hyperparameters_advice
 from cdk_sagemaker_training.resources.image_advice import image_advice
 
@@ -191,9 +187,7 @@ def _check_image(image: TrainingImage, context: JobContext) -> None:
     image.check_files(context.job_request.files)
     _check_script(image, context)
     _check_program(image, context)
-    check_copied_options(image, context)
-    check_image_start(image, context)
-    check_built_requirements(image, context)
+    check_built_image(image, context)
     if context.job_request.environment.get("PJRT_DEVICE") == "CUDA":
         image.check_xla_has_cuda()
 
@@ -245,8 +239,7 @@ def _image_advice(image: TrainingImage, context: JobContext) -> Iterator[Advice]
     code = context.props.get("code")
     started = entrypoint or (code is not None and starts_processes(code))
     yield from idle_gpus_advice(image, context.job_request, started)
-    yield from copied_code_advice(image, context)
-    yield from image_start_advice(image, context)
+    yield from built_image_advice(image, context)
     if context.props.get("spot") is not None and getattr(image, "is_container", False) and not entrypoint:
         yield from advice(
             "spot-without-signal",

@@ -1,8 +1,8 @@
 """Finds mistakes in training scripts that cost time or end a job, by their syntax alone: nothing is imported or run.
 
 Each rule has its source in its docstring. A comment ``# training-jobs: allow RULE`` switches a rule off, on the line that is
-found or the one above it, and above the file's first statement for the whole file. The standard library and packaging are all
-that this needs.
+found or the one above it, and above the file's first statement for the whole file. The standard library, packaging,
+PyYAML and dockerfile-parse are all that this needs.
 """
 
 from training_jobs.lint.checks import Finding as Finding

@@ -179,6 +179,13 @@ class ImageStart:
         return self.base == "toolkit" and started is None and self.entrypoint is None and self.arguments == TRAIN
 
     @property
+    def path_of_program(self) -> str | None:
+        """Where the toolkit seeks the script that the image names; None without one."""
+        env = self.dockerfile.image.env
+        program, folder = env.get("SAGEMAKER_PROGRAM"), env.get("SAGEMAKER_SUBMIT_DIRECTORY", _CODE)
+        return None if program is None else posixpath.normpath(posixpath.join(folder, program))
+
+    @property
     def _before(self) -> tuple[Run, ...]:
         """What RUN starts, and one more that is not known, where the image may have other files."""
         image = self.dockerfile.image
@@ -337,7 +344,7 @@ class ImageStart:
                 rule = "name the script that SageMaker's toolkit starts, or the job has code or an ENTRYPOINT"
                 yield self._fails(rule, "ENV SAGEMAKER_PROGRAM=train.py", "no SAGEMAKER_PROGRAM")
             return
-        path = posixpath.normpath(posixpath.join(folder, program))
+        path = self.path_of_program or ""
         files = self.dockerfile.image.files
         if UNKNOWN in path or path in files or not folder.startswith("/"):
             return

@@ -1,0 +1,1 @@
+"""What is read of training scripts, and what is wrong with them."""
