@@ -72,6 +72,12 @@ def test_an_entry_point_of_the_job_that_the_image_lacks_is_an_error(tmp_path: Pa
     assert found.startswith("container_entrypoint must start a file that the image has")
 
 
+def test_code_is_started_by_an_image_that_names_no_script(tmp_path: Path) -> None:
+    stack = UserStack()
+    own = image(stack, tmp_path, "RUN pip install pandas", DLC)
+    stack.task(image=own, code=TrainingCode(str(tmp_path), entry_point="train.py"))
+
+
 def test_code_beside_an_image_that_starts_a_script_of_its_own_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "train.py").touch()
     code = TrainingCode(str(tmp_path), entry_point="train.py")
@@ -116,6 +122,7 @@ def test_files_below_opt_ml_and_machines_that_train_alone_are_warnings(tmp_path:
         ("python:3.11", "RUN pip install unknown-package", "import transformers", []),  # which may need it
         ("python:3.11", "RUN pip install --upgrade pip && pip3 install -r /tmp/own.txt", "import sklearn", []),
         ("python:3.11", "RUN python -m pip install -r /tmp/own.txt", "import transformers", ["script-import"]),
+        ("python:3.11", "RUN pip install numpy -c /tmp/own.txt", "import sklearn", ["script-import"]),
         ("python:3.11", "RUN pip install git+https://x/y", "import transformers", []),
         ("python:3.11", "RUN conda install transformers", "import transformers", []),
         ("ubuntu:24.04", "RUN apt-get install -y python3-numpy", "import numpy", []),
@@ -123,7 +130,7 @@ def test_files_below_opt_ml_and_machines_that_train_alone_are_warnings(tmp_path:
         ("pytorch/pytorch:2.9.1-cuda12.6-cudnn9-runtime", "", "import torch, numpy", []),
         (DLC, "", "import torch, boto3", []),
         (DLC, "", "import transformers", ["script-import"]),
-        (DLC, "RUN pip install transformers==4.57.1", "import transformers", []),
+        (DLC, "RUN pip install transformers==4.57.1", "import transformers, torch, boto3", []),
     ],
 )  # fmt: skip
 def test_what_a_script_imports_is_in_its_image(
@@ -145,6 +152,10 @@ def test_a_build_whose_requirements_pip_cannot_install_is_an_error(tmp_path: Pat
     text = 'COPY own.txt train.py /opt/\nRUN pip install {}-r /opt/own.txt\nENTRYPOINT ["python", "/opt/train.py"]'
     found = message(tmp_path, text.format(""), "python:3.12-slim")
     assert found.startswith(f"{tmp_path}/own.txt:1, of image, must")
+    (tmp_path / "own.txt").write_text("tensorflow==2.12.0\n")
+    assert "wheels for Python 3.8, 3.9, 3.10, 3.11 alone" in message(tmp_path, text.format(""), "python:3.12-slim")
+    stack = UserStack()
+    stack.task("Older", image=image(stack, tmp_path, text.format(""), "python:3.11-slim"))
     stack = UserStack()
     stack.task(image=image(stack, tmp_path, text.format("--extra-index-url https://x "), "python:3.12-slim"))
 

@@ -46,3 +46,11 @@ def test_an_image_is_what_a_builder_makes_of_its_dockerfile(number: int, tmp_pat
     certain = {path: text for path, text in files.items() if path not in either}
     assert certain == answer["files"] or not image.is_certain
     assert certain.items() <= answer["files"].items()
+
+
+def test_an_arg_before_the_first_from_is_known_in_a_stage_that_names_it(tmp_path: Path) -> None:
+    (tmp_path / "Dockerfile").write_text(
+        "ARG A=/opt\nARG B=/srv\nFROM x\nARG A\nARG B\nWORKDIR $A/one\nENV C=$B D=$E\n"
+    )
+    image = Dockerfile(tmp_path, "Dockerfile", {"B": "/given"}).image
+    assert (image.workdir, image.env) == ("/opt/one", {"C": "/given", "D": UNKNOWN})

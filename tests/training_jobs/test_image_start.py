@@ -22,6 +22,8 @@ FILES: Mapping[str, str] = {
     "folders.py": "import os\nprint(os.environ['SM_MODEL_DIR'])\n",
     "asks.py": "import os\nif 'SM_MODEL_DIR' in os.environ:\n    print(os.environ['SM_MODEL_DIR'])\n",
     "tries.py": "import os\ntry:\n    d = os.environ['SM_MODEL_DIR']\nexcept KeyError:\n    d = '/opt/ml/model'\n",
+    "main.py": "import os\nif __name__ == '__main__':\n    print(os.environ['SM_MODEL_DIR'])\n",
+    "below.sh": "#!/bin/bash\ncd /opt/program/below\nexec python train.py\n",
     "start.sh": "#!/bin/bash\nset -e\nexec python /opt/program/train.py\n",
     "lost.sh": "#!/bin/bash\nexec python /opt/other/train.py\n",
     "passes.sh": '#!/bin/bash\nexport A=1\nexec "$@"\n',
@@ -30,7 +32,7 @@ FILES: Mapping[str, str] = {
     "requirements.txt": "numpy\n",
     "toolkit.txt": "sagemaker-training==5.1.4\n",
 }
-EXECUTABLE = ("start.sh", "lost.sh", "passes.sh", "program/train", "bare/train")
+EXECUTABLE = ("start.sh", "below.sh", "lost.sh", "passes.sh", "program/train", "bare/train")
 COPY = "WORKDIR /opt/program\nCOPY *.py *.txt *.sh ./\n"
 
 
@@ -101,6 +103,10 @@ def found(folder: Path, text: str, base: str = "public", **given: Any) -> list[s
         ("COPY train.py /usr/local/bin/train\nRUN chmod +x /usr/local/bin/train", ["fails '/usr/local/bin/train'"]),
         ("COPY --chmod=755 program/train /usr/local/bin/", []),
         ('ENTRYPOINT ["python", "folders.py"]', ["fails os.environ['SM_MODEL_DIR'] of folders.py:2"]),
+        ('ENTRYPOINT ["python", "main.py"]', ["fails os.environ['SM_MODEL_DIR'] of main.py:3"]),
+        ('RUN pip install sagemaker-training\nENTRYPOINT ["python", "main.py"]', []),  # which may start it
+        ('ENTRYPOINT ["./below.sh"]', ["fails '/opt/program/below/train.py'"]),
+        ('COPY train.py below/\nENTRYPOINT ["./below.sh"]', []),
         ('ENV SM_MODEL_DIR=/opt/ml/model\nENTRYPOINT ["python", "folders.py"]', []),
         ('ENTRYPOINT ["python", "asks.py"]', []),
         ('ENTRYPOINT ["python", "tries.py"]', []),

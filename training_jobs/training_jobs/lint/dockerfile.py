@@ -296,7 +296,7 @@ class Dockerfile:
         unpacks = one.keyword == "ADD" and any(source.endswith(_ARCHIVES) for source in sources)
         image.is_certain = image.is_certain and not unpacks and not (target[:1] != "/" and not image.workdir)
         found = [path for source in sources for path in _below(self.directory, source)]
-        is_folder = len(found) > 1 or target.endswith("/") or target in (".", "..") or into == image.workdir
+        is_folder = len(found) > 1 or target.endswith("/") or target in (".", "..")
         copied: dict[str, Path] = {}
         for path in found:
             if path.is_dir():
