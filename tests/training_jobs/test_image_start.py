@@ -7,10 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
+from training_jobs.cli.main import app
 from training_jobs.lint import refused_arguments
 from training_jobs.lint.dockerfile import Dockerfile
-from training_jobs.lint.image_start import ImageStart, is_public
+from training_jobs.lint.image_start import ImageStart, base_of, is_public
 
 PLAIN = "import json\nprint(json.load(open('/opt/ml/input/config/hyperparameters.json')))\n"
 OPTIONS = "import argparse\np = argparse.ArgumentParser()\np.add_argument('--lr')\np.parse_args()\n"
@@ -186,3 +188,29 @@ def test_files_in_folders_that_sagemaker_reserves_are_told(tmp_path: Path) -> No
 )  # fmt: skip
 def test_images_of_others_are_known_by_their_whole_name(name: str, public: bool) -> None:
     assert is_public(name) == public
+
+
+@pytest.mark.parametrize(
+    ("name", "base"),
+    [
+        ("public.ecr.aws/deep-learning-containers/pytorch:2.13-cu133-amzn2023-sagemaker", "toolkit"),
+        ("763104351884.dkr.ecr.us-east-1.amazonaws.com/huggingface-pytorch-training:2.8.0-gpu-py312", "toolkit"),
+        ("763104351884.dkr.ecr.us-east-1.amazonaws.com/pytorch-training:2.6.0-gpu-py312-ec2", ""),
+        ("763104351884.dkr.ecr.us-east-1.amazonaws.com/pytorch-inference:2.6.0-gpu-py312", ""),
+        ("123456789012.dkr.ecr.us-east-1.amazonaws.com/pytorch-training:1", ""),
+        ("python:3.11", "public"),
+    ],
+)
+def test_a_base_is_known_by_its_name(name: str, base: str) -> None:
+    assert base_of(name) == base
+
+
+def test_the_command_line_reads_the_dockerfile_of_a_folder(tmp_path: Path) -> None:
+    start(tmp_path, COPY + 'ENTRYPOINT ["python", "tarin.py"]')
+    found = CliRunner().invoke(app, ["lint", str(tmp_path)])
+    assert found.exit_code == 1
+    assert found.output.startswith(
+        "Dockerfile:4: must start a file that the image has, to whose path the Dockerfile copies"
+    )
+    start(tmp_path, COPY + 'ENTRYPOINT ["python", "train.py"]')
+    assert CliRunner().invoke(app, ["lint", str(tmp_path)]).output == ""

@@ -32,13 +32,15 @@ def lint(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Find mistakes in training scripts, and in requirements.txt, that cost time or end a job; exit code 1 if there are any.
+    """Find mistakes in scripts, a Dockerfile and requirements.txt that cost time or end a job; exit code 1 if there are any.
 
     Nothing is run. `cdk synth` says the same of the folders of TrainingImage and TrainingCode, with what it knows of their jobs.
     A comment `# training-jobs: allow RULE` switches a rule off: on its line, on the one above it, or for a file above its first
     statement.
     """
     from training_jobs.lint import Finding, Job, lint_folder
+    from training_jobs.lint.dockerfile import Dockerfile
+    from training_jobs.lint.image_start import ImageStart, base_of
     from training_jobs.lint.requirements import Target, requirement_mistakes
 
     if not path.exists():
@@ -55,6 +57,10 @@ def lint(
     if (path / "requirements.txt").is_file():
         target = Target(int(python[2:]) if python else None, versions)
         found += [Finding(one.path, one.line, "requirements", str(one)) for one in requirement_mistakes(path, target)]
+    if (path / "Dockerfile").is_file():
+        dockerfile = Dockerfile(path, "Dockerfile", {})
+        start = ImageStart(dockerfile, base_of(dockerfile.image.parent))
+        found += [Finding("Dockerfile", start.line, "command", str(one)) for one in start.mistakes()]
     if as_json:
         print_json([asdict(one) for one in found])
     else:

@@ -92,6 +92,9 @@ class CommandMistake(NamedTuple):
     example: str
     got: str
 
+    def __str__(self) -> str:
+        return f"must {self.rule}, like {self.example}, got {self.got}"
+
 
 @dataclass(frozen=True)
 class Start:

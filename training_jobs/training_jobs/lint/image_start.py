@@ -37,6 +37,11 @@ _PUBLIC = re.compile(
     r"|nvcr\.io/nvidia/(?:cuda|pytorch|tensorflow)(?:[:@].*)?"
     r"|public\.ecr\.aws/(?:amazonlinux/amazonlinux|ubuntu/ubuntu|debian/debian)(?:[:@].*)?"
 )
+# AWS's containers of frameworks, whose toolkit starts scripts; those of algorithms have something to do without.
+_TOOLKIT = re.compile(
+    r"(?:public\.ecr\.aws/deep-learning-containers|763104351884\.dkr\.ecr\.[\w-]+\.amazonaws\.com)/"
+    r"(?:(?:huggingface-)?(?:pytorch|tensorflow)(?:-training(?:-neuronx)?)?|mxnet-training)(?![\w-])[:@](?!.*-ec2$).*"
+)
 # Those that have no packages of Python but pip and what builds some.
 _BARE = re.compile(
     r"(?:.*/)?(?:python|ubuntu|debian|amazonlinux|almalinux|rockylinux|fedora|buildpack-deps|cuda)(?:[:@].*)?"
@@ -118,6 +123,15 @@ def _of_pip(words: Sequence[str]) -> list[str] | None:
     return (
         [*words[2:]] if words[1] == "install" else [] if words[1] in ("cache", "check", "list", "--version") else None
     )
+
+
+def base_of(parent: str) -> Base:
+    """Return the kind of an image that a Dockerfile is built from.
+
+    Args:
+        parent: Its name, with its registry.
+    """
+    return "toolkit" if _TOOLKIT.fullmatch(parent) else "public" if is_public(parent) else ""
 
 
 def has_no_packages(parent: str) -> bool:

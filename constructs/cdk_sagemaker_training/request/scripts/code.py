@@ -160,8 +160,7 @@ def _command_advice(code: TrainingCode, context: JobContext) -> Iterator[Advice]
         return
     for mistake in command.mistakes():
         if mistake.kind != "fails":
-            text = f"{_place(code, mistake.line)} must {mistake.rule}, like {mistake.example}, got {mistake.got}"
-            yield from advice(f"command-{mistake.kind}", text)
+            yield from advice(f"command-{mistake.kind}", f"{_place(code, mistake.line)} {mistake}")
     if command.devices is not None and (processes := command.processes()) is not None:
         yield from processes_advice(InstanceGroup(instance_types(context.job_request)[0], command.hosts), processes)
     ignored = {*given_arguments(context)} - {*context.job_request.hyperparameters}

@@ -175,8 +175,7 @@ def _start_advice(start: ImageStart, context: JobContext) -> Iterator[Advice]:
     place = f"{start.dockerfile.path}:{start.line}"
     for mistake in start.mistakes():
         if mistake.kind != "fails":
-            text = f"{place} must {mistake.rule}, like {mistake.example}, got {mistake.got}"
-            yield from advice(f"command-{mistake.kind}", text)
+            yield from advice(f"command-{mistake.kind}", f"{place} {mistake}")
     if (reserved := next(start.reserved(), None)) is not None:
         source, path = reserved
         text = f"{start.dockerfile.path} copies {source!r} to {path!r}, below /opt/ml, which SageMaker reserves: the file may"
