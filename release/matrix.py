@@ -64,6 +64,8 @@ WITH_PYTORCH = (
     "test_commands.py::test_the_newest_version_of_the_table_is_that_of_the_launchers_here",
     "test_commands.py::test_launchers_end_at_the_arguments_at_which_they_are_said_to",
     "test_commands.py::test_accelerate_ends_at_the_files_at_which_it_is_said_to",
+    "test_requirements.py::test_the_table_has_what_installed_packages_need",
+    "test_requirements.py::test_a_module_that_an_installed_package_brings_is_not_called_absent",
 )
 START = """
 import json, time
