@@ -27,7 +27,7 @@ from cdk_sagemaker_training import (
 )
 from cdk_sagemaker_training.facts.images import Contents
 from cdk_sagemaker_training.facts.modules import modules_of
-from cdk_sagemaker_training.request.scripts.known import versions_in
+from cdk_sagemaker_training.request.scripts.known import installed_by
 
 ON_A_CPU = DataParallelJob(InstanceGroup("ml.m5.xlarge"))
 SCRIPT = """
@@ -515,8 +515,9 @@ def test_of_a_container_that_may_have_several_pythons_the_oldest_counts(
 ) -> None:
     (tmp_path / "train.py").write_text("")
     contents = Contents({"pytorch": "2.8.0"}, True, pythons)
-    image = SimpleNamespace(is_container=True, base="pytorch-training:2.8.0", contents=lambda: contents)
-    assert versions_in(TrainingCode(str(tmp_path)), (), {"image": image}).get("python") == known
+    container = {"is_container": True, "dockerfile": None, "base": "pytorch-training:2.8.0"}
+    image = SimpleNamespace(**container, contents=lambda: contents)
+    assert installed_by(TrainingCode(str(tmp_path)), {"image": image}).versions.get("python") == known
 
 
 REMOVED = "import tensorflow as tf\nmodel = tf.keras.Sequential()\nmodel.save('/opt/ml/model/1')\nimport torch._six\n"

@@ -89,6 +89,13 @@ def found(folder: Path, text: str, base: str = "public", **given: Any) -> list[s
         ('ENTRYPOINT ["/usr/bin/tini", "--", "python", "train.py"]', ["fails '/usr/bin/tini'"]),
         ('ENV LR=1\nENTRYPOINT ["python", "train.py", "--lr", "$LR"]', ["fails '$LR'"]),
         ('ENTRYPOINT ["sh", "-c", "python train.py --lr $LR"]', []),
+        ('ENV PATH=/opt/program\nENTRYPOINT ["python", "train.py"]', ["fails '/opt/program'"]),
+        ('ENV PATH=/opt/program:$PATH\nENTRYPOINT ["python", "train.py"]', []),
+        ('RUN yum install -y git\nENTRYPOINT ["python", "train.py"]', ["fails yum with 'python:3.11'"]),
+        ('RUN yum install -y git || apt-get install -y git\nENTRYPOINT ["python", "train.py"]', []),
+        ('RUN yum install -y git; true\nENTRYPOINT ["python", "train.py"]', []),
+        ('RUN command -v yum && yum install -y git || true\nENTRYPOINT ["python", "train.py"]', []),
+        ('RUN apt-get install -y git\nENTRYPOINT ["python", "train.py"]', []),
         ('CMD ["python", "train.py"]', ["fails none with 'python:3.11'"]),
         ("RUN pip install -r requirements.txt", ["fails none with 'python:3.11'"]),
         ("RUN pip install -r toolkit.txt", []),
@@ -214,3 +221,35 @@ def test_the_command_line_reads_the_dockerfile_of_a_folder(tmp_path: Path) -> No
     )
     start(tmp_path, COPY + 'ENTRYPOINT ["python", "train.py"]')
     assert CliRunner().invoke(app, ["lint", str(tmp_path)]).output == ""
+
+
+@pytest.mark.parametrize(
+    ("base", "manager", "has"),
+    [
+        ("public.ecr.aws/deep-learning-containers/pytorch:2.13-cu133-amzn2023-sagemaker", "apt-get", False),
+        ("public.ecr.aws/deep-learning-containers/pytorch:2.13-cu133-amzn2023-sagemaker", "dnf", True),
+        (
+            "763104351884.dkr.ecr.us-east-1.amazonaws.com/pytorch-training:2.6.0-gpu-py312-cu126-ubuntu22.04",
+            "apt-get",
+            True,
+        ),
+        (
+            "763104351884.dkr.ecr.us-east-1.amazonaws.com/pytorch-training:2.6.0-gpu-py312-cu126-ubuntu22.04",
+            "yum",
+            False,
+        ),
+        (
+            "763104351884.dkr.ecr.us-east-1.amazonaws.com/pytorch-training:2.6.0-gpu-py312",
+            "yum",
+            True,
+        ),  # which is not said
+        ("python:3.12-alpine", "apt-get", False),
+        ("python:3.12-slim", "apt-get", True),
+        ("amazonlinux:2023", "yum", True),
+        ("mine/python:3.12", "yum", True),
+    ],
+)
+def test_a_build_has_the_package_manager_of_its_base(tmp_path: Path, base: str, manager: str, has: bool) -> None:
+    (tmp_path / "Dockerfile").write_text(f'FROM {base}\nRUN {manager} install -y git\nENTRYPOINT ["run"]\n')
+    found = [one.got for one in ImageStart(Dockerfile(tmp_path, "Dockerfile", {}), base_of(base)).mistakes()]
+    assert found == ([] if has else [f"{manager} with {base!r}"])

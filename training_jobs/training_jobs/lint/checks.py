@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 
 from training_jobs.lint.rules import RULES
 from training_jobs.lint.script import Job, Script
 
-_SKIPPED = {"__pycache__", "node_modules", "cdk.out", "site-packages", "venv", "build", "dist", "tests"}
+# Folders whose scripts are of others, or start no job.
+SKIPPED = {"__pycache__", "node_modules", "cdk.out", "site-packages", "venv", "build", "dist", "tests"}
 _LARGEST = 500_000  # bytes: no person writes a longer script
 
 
@@ -42,10 +43,24 @@ def lint(scripts: Sequence[Script], job: Job) -> list[Finding]:
         scripts: All of the job's files, since one may save the checkpoint that another one's loop needs.
         job: What is known of the job.
     """
+    return list(_found(tuple(scripts), _Asked(repr(job), job)))
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """A job by its text, since what it maps has no hash."""
+
+    text: str
+    job: Job = field(compare=False)
+
+
+@lru_cache(maxsize=64)
+def _found(scripts: tuple[Script, ...], asked: _Asked) -> list[Finding]:
+    """The mistakes, found once for all jobs that have these scripts and are alike."""
     found = {
         Finding(script.path, line, rule, reason)
         for rule, check in RULES.items()
-        for script, line, reason in check(scripts, job)
+        for script, line, reason in check(scripts, asked.job)
         if rule not in script.allowed.get(line, set()) | script.allowed.get(0, set())
     }
     return sorted(found)
@@ -77,22 +92,21 @@ def scripts_of(root: Path, files: Iterable[Path]) -> list[Script]:
 
 def _below(root: Path) -> Iterator[Path]:
     for folder, names, files in os.walk(root):
-        names[:] = sorted(name for name in names if name not in _SKIPPED and not name.startswith("."))
+        names[:] = sorted(name for name in names if name not in SKIPPED and not name.startswith("."))
         yield from (Path(folder, name).relative_to(root) for name in sorted(files))
 
 
 def _parsed(shown: str, path: Path) -> Script | None:
     try:
-        state = path.stat()
-    except OSError:
+        return None if path.stat().st_size > _LARGEST else _script(shown, path.read_text())
+    except (OSError, ValueError):
         return None
-    return None if state.st_size > _LARGEST else _read(shown, path, state.st_mtime_ns, state.st_size)
 
 
 @lru_cache(maxsize=1024)
-def _read(shown: str, path: Path, time: int, size: int) -> Script | None:
+def _script(shown: str, text: str) -> Script | None:
     """The script, parsed once for all jobs that have it."""
     try:
-        return Script(shown, path.read_text())
-    except (OSError, SyntaxError, ValueError):
+        return Script(shown, text)
+    except (SyntaxError, ValueError):
         return None

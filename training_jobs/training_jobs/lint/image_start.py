@@ -47,6 +47,16 @@ _BARE = re.compile(
     r"(?:.*/)?(?:python|ubuntu|debian|amazonlinux|almalinux|rockylinux|fedora|buildpack-deps|cuda)(?:[:@].*)?"
 )
 BARE_MODULES = frozenset({"pip", "setuptools", "pkg_resources", "wheel"})
+# Package managers that systems lack, by what names of images say.
+_MANAGERS = (
+    (re.compile(r"alpine"), ("apt-get", "apt", "yum", "dnf")),
+    (re.compile(r"amzn2023|amazonlinux|almalinux|rockylinux|fedora"), ("apt-get", "apt", "apk")),
+    (
+        re.compile(r"ubuntu|(?:^|/)(?:debian|python|pytorch/pytorch|tensorflow/tensorflow)(?:[:@]|$)"),
+        ("yum", "dnf", "apk"),
+    ),
+)
+_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"  # Docker's default
 # Initializers that start the program after `--`, and the one that AWS's guide excludes.
 _INITIALIZERS = ("dumb-init",)
 _TINI = ("tini", "tini-static")
@@ -240,6 +250,7 @@ class ImageStart:
         """Yield the mistakes, in the order of their weight; none where a comment of the Dockerfile switches this off."""
         if self.dockerfile.allows_commands:
             return
+        yield from self._of_managers()
         if self.starts_toolkit:
             yield from self._of_toolkit()
             return
@@ -267,6 +278,25 @@ class ImageStart:
                 if _VARIABLE.fullmatch(word):
                     rule = "have no variable in the exec form, in which no shell replaces it"
                     yield self._fails(rule, f"ENTRYPOINT ['bash', '-c', 'exec python train.py {word}']", repr(word))
+
+    def _of_managers(self) -> Iterator[CommandMistake]:
+        """Package managers of another system than the base's, at which the build ends; a PATH without the system's folders."""
+        image = self.dockerfile.image
+        # The shell goes on after these, and may end well.
+        mended = {line for text, line in image.runs if "||" in text or ";" in text}
+        known = _MANAGERS if self.base else ()
+        lacking = next((names for pattern, names in known if pattern.search(image.parent)), ())
+        for run in self._before:
+            if run.is_certain and run.words[0] in lacking and run.line not in mended:
+                rule = "install by the package manager that the base has"
+                example = (
+                    "RUN dnf install -y git" if "apt-get" in lacking else "RUN apt-get update && apt-get install -y git"
+                )
+                yield CommandMistake("fails", run.line, rule, example, f"{run.words[0]} with {image.parent!r}")
+        if "PATH" in image.env and not {*image.path} & {*_PATH.split(":")}:
+            rule = "have the system's folders in PATH, without which nothing of the base is found"
+            path = image.env["PATH"]
+            yield self._fails(rule, f"ENV PATH={path}:$PATH", repr(path))
 
     def _of_first_file(self) -> Iterator[CommandMistake]:
         """The file that is executed, which the kernel must be able to start."""

@@ -299,7 +299,11 @@ def name_of(call: ast.Call) -> str:
 
 def whole_name(call: ast.Call) -> str:
     """What is called, like ``torch.save``."""
-    return ast.unparse(call.func)
+    parts, node = list[str](), call.func
+    while isinstance(node, ast.Attribute):
+        parts.append(node.attr)
+        node = node.value
+    return ".".join((node.id, *reversed(parts))) if isinstance(node, ast.Name) else ast.unparse(call.func)
 
 
 def keyword(call: ast.Call, name: str) -> ast.expr | None:

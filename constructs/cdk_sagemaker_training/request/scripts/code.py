@@ -33,7 +33,6 @@ from cdk_sagemaker_training.request.scripts.known import (
     kind_of,
     machines_of,
     target_of,
-    versions_in,
     world_of,
 )
 from cdk_sagemaker_training.request.variables import names_index
@@ -58,7 +57,7 @@ def code_advice(code: TrainingCode, context: JobContext) -> Iterator[Advice]:
     yield from ignored_advice(code, context)
     yield from _requirement_advice(code, context)
     yield from _command_advice(code, context)
-    yield from script_advice(Path(code.directory), files, context, code.script, installed_by(code, context))
+    yield from script_advice(Path(code.directory), files, context, code.script, installed_by(code, context.props))
 
 
 def debugger_advice(debugger: Debugger, context: JobContext) -> Iterator[Advice]:
@@ -82,14 +81,14 @@ def check_options(code: TrainingCode, context: JobContext) -> None:
     """
     pairs = code.arguments == "--key value"
     options, root = _options(code, context.props), Path(code.directory)
-    absent = installed_by(code, context).absent if options is not None and options.classes else frozenset[str]()
+    absent = installed_by(code, context.props).absent if options is not None and options.classes else frozenset[str]()
     refuse(options, context, code.flags, pairs=pairs, folder=root, absent=absent)
     given, elsewhere = given_arguments(context), context.props.get("container_entrypoint") is not None
     if elsewhere or _bash_of(code) is not None or not {"deepspeed", "deepspeed_config"} & given.keys():
         return
     from training_jobs.lint import deepspeed_refusals
 
-    for refusal in deepspeed_refusals(given, root, world_of(context), installed_by(code, context), options):
+    for refusal in deepspeed_refusals(given, root, world_of(context), installed_by(code, context.props), options):
         raise must(f"hyperparameters[{refusal.key!r}]", refusal.rule, refusal.example, refusal.got)
 
 
@@ -124,7 +123,7 @@ def _command(code: TrainingCode, context: JobContext) -> Command | None:
         {path.as_posix(): Path(code.directory, path) for path in code.files()},
         hosts=hosts,
         devices=devices,
-        job=installed_by(code, context),
+        job=installed_by(code, context.props),
         variables={**of_machine, **variables},
     )
 
@@ -301,5 +300,5 @@ def _options(code: TrainingCode, props: Mapping[str, Any]) -> Options | None:
         return None
     scripts = scripts_of(Path(code.directory), [Path(code.entry_point)])
     asks = scripts and scripts[0].imports & {"transformers", "trl"}
-    versions = versions_in(code, tuple(code.files()), props) if asks else {}
+    versions = installed_by(code, props).versions if asks else {}
     return options_of(scripts[0], versions) if scripts else None

@@ -10,9 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 from cdk_sagemaker_training.core.errors import must
 from cdk_sagemaker_training.core.tokens import is_unresolved
-from cdk_sagemaker_training.core.unlisted import is_unlisted
-from cdk_sagemaker_training.facts.containers import aws_container
-from cdk_sagemaker_training.facts.modules import modules_of
 from cdk_sagemaker_training.jobs.advice import Advice, advice
 from cdk_sagemaker_training.request.context import JobContext
 from cdk_sagemaker_training.request.image_contents import device_of
@@ -24,8 +21,13 @@ from cdk_sagemaker_training.request.scripts.findings import (
     refuse,
     script_advice,
 )
-from cdk_sagemaker_training.request.scripts.known import given_arguments, machines_of, target_of, versions_of
-from cdk_sagemaker_training.resources.image_advice import toolkit_advice
+from cdk_sagemaker_training.request.scripts.known import (
+    given_arguments,
+    installed_in,
+    is_of_framework,
+    machines_of,
+    target_of,
+)
 
 if TYPE_CHECKING:
     from cdk_sagemaker_training.resources.image import TrainingImage
@@ -35,8 +37,6 @@ if TYPE_CHECKING:
 
 # Docker's own image of Python, with the version.
 _OF_PYTHON = re.compile(r"python:3\.(\d+)(?:[.-].*)?")
-# AWS's containers of frameworks, whose toolkit starts scripts; those of algorithms have something to do without.
-_OF_FRAMEWORKS = re.compile(r"pytorch|tensorflow|huggingface|mxnet|smdistributed")
 # How a script of an image may run another.
 _STARTS_OTHERS = re.compile(r"argv|subprocess|exec|runpy|sagemaker|import_module|hyperparameters|system\(")
 
@@ -78,17 +78,13 @@ def _start(image: TrainingImage, context: JobContext) -> ImageStart | None:
     words = [*(entrypoint or ()), *(arguments or ())]
     if dockerfile is None or not dockerfile.path.is_file() or any(map(is_unresolved, (image.base, *words))):
         return None
-    parent = dockerfile.image.parent
-    base = image.base or ""
-    of_framework = _OF_FRAMEWORKS.match(aws_container(parent) or "") is not None
-    of_aws = of_framework and not is_unlisted(base) and not any(toolkit_advice(base))
     hyperparameters, environment = props.get("hyperparameters") or {}, props.get("environment") or {}
     given = {**hyperparameters, **environment, **context.job_request.environment}
     named = next((str(given[name]) for name in ("SAGEMAKER_PROGRAM", "sagemaker_program") if name in given), None)
     hosts, devices, variables = machines_of(context)
     start = ImageStart(
         dockerfile,
-        "toolkit" if of_aws else "public" if is_public(parent) else "",
+        "toolkit" if is_of_framework(image) else "public" if is_public(dockerfile.image.parent) else "",
         None if entrypoint is None else tuple(entrypoint),
         TRAIN if arguments is None else tuple(arguments),
         hosts,
@@ -104,25 +100,23 @@ def _installed(start: ImageStart, image: TrainingImage, props: Mapping[str, Any]
     from training_jobs.lint import Job
     from training_jobs.lint.image_start import BARE_MODULES, has_no_packages
 
-    installs, base = start.installs, image.base or ""
+    if start.base == "toolkit" and not image.provides:
+        return replace(installed_in(image, props), built=True)
+    installs, parent = start.installs, start.dockerfile.image.parent
     elsewhere = "PYTHONPATH" in {**start.dockerfile.image.env, **(props.get("environment") or {})}
-    if installs is None or elsewhere or image.provides:
+    if installs is None or elsewhere or image.provides or not has_no_packages(parent):
         return Job(built=True)
-    of_files = (line for path in installs.files for line in path.read_text(errors="replace").splitlines())
-    lines = [*installs.requirements, *of_files]
-    if start.base == "toolkit":
-        known, versions = modules_of(base), versions_of(base, image, lines, props)
-    else:
-        known, versions = BARE_MODULES if has_no_packages(start.dockerfile.image.parent) else None, {}
-    if known is None or not lines:
-        return Job(modules=known, versions=versions, built=True)
-    return Job(absent=installs.absent() - known, versions=versions, built=True)
+    if not (installs.requirements or installs.files):
+        return Job(modules=BARE_MODULES, built=True)
+    return Job(absent=installs.absent() - BARE_MODULES, built=True)
 
 
 def _scripts(start: ImageStart) -> list[Path]:
     """The scripts that a Dockerfile copies, relative to the build context."""
+    from training_jobs.lint.checks import SKIPPED
+
     files = (file.relative_to(start.dockerfile.directory) for file in start.dockerfile.image.files.values())
-    return [*dict.fromkeys(file for file in files if file.suffix == ".py")]
+    return [*dict.fromkeys(file for file in files if file.suffix == ".py" and not SKIPPED & {*file.parts})]
 
 
 def _entry_point(start: ImageStart) -> str:
@@ -150,6 +144,8 @@ def _check_start(start: ImageStart, context: JobContext) -> None:
     place = f"{start.dockerfile.path}:{start.line}, of image," if start.entrypoint is None else "container_entrypoint"
     for mistake in start.mistakes():
         if mistake.kind == "fails":
+            elsewhere = mistake.line not in (start.line, 1)
+            place = f"{start.dockerfile.path}:{mistake.line}, of image," if elsewhere else place
             raise must(place, mistake.rule, mistake.example, f"{mistake.got}; {COMMAND_OFF}")
     if start.starts_toolkit or start.dockerfile.allows_commands:
         return

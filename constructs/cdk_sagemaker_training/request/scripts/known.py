@@ -3,27 +3,34 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cdk_sagemaker_training.core.tokens import is_unresolved
+from cdk_sagemaker_training.core.unlisted import is_unlisted
 from cdk_sagemaker_training.data.code import TrainingCode
+from cdk_sagemaker_training.facts.containers import aws_container
 from cdk_sagemaker_training.facts.instance_facts import instance_facts
 from cdk_sagemaker_training.facts.modules import modules_of, of_hugging_face
 from cdk_sagemaker_training.jobs.hyperparameters import encode_hyperparameter
 from cdk_sagemaker_training.jobs.launchers import PROCESSES_PER_HOST, launchers_of
 from cdk_sagemaker_training.request.context import JobContext
 from cdk_sagemaker_training.request.machine import instance_count, instance_types
+from cdk_sagemaker_training.resources.image_advice import toolkit_advice
 
 if TYPE_CHECKING:
     from cdk_sagemaker_training.resources.image import TrainingImage
     from training_jobs.lint import Job
+    from training_jobs.lint.image_start import Installs
     from training_jobs.lint.requirements import Target
 
 # The toolkit keeps them to itself (params.py of sagemaker-training).
 _OF_TOOLKIT = "sagemaker_"
 REQUIREMENTS = Path("requirements.txt")  # which the toolkit installs
+# AWS's containers of frameworks, whose toolkit starts scripts; those of algorithms have something to do without.
+_OF_FRAMEWORKS = re.compile(r"pytorch|tensorflow|huggingface|mxnet|smdistributed")
 # Requirements that pin a library of Hugging Face, and what installs others beside requirements.txt.
 _OF_HUGGING_FACE = ("transformers", "trl", "peft", "accelerate", "datasets", "deepspeed")
 _PINS = re.compile(r"(\w+)(?:\[[\w, -]+\])?\s*={2,3}\s*(\d+\.\d+(?:\.\d+)?)\s*(?:[;#].*)?")
@@ -55,41 +62,11 @@ def compilers_of(context: JobContext) -> tuple[bool, bool]:
     return "TRAINING_COMPILER" in environment, xla or "PJRT_DEVICE" in environment
 
 
-def _modules(
-    code: TrainingCode, files: Sequence[Path], context: JobContext
-) -> tuple[frozenset[str] | None, frozenset[str]]:
-    """What scripts may import that AWS's container has, None where others may be there; and what is certainly not there."""
-    base, props = container_of(context.props), context.props
-    elsewhere = props.get("container_entrypoint") is not None or "PYTHONPATH" in (props.get("environment") or {})
-    known = None if base is None or is_unresolved(base) or elsewhere else modules_of(base)
-    if known is None or {Path("setup.py"), Path("setup.cfg"), Path("pyproject.toml")} & {*files}:
-        return None, frozenset()
-    if REQUIREMENTS not in files:
-        return known, frozenset()
-    from training_jobs.lint.requirements import absent_modules
-
-    return None, absent_modules(Path(code.directory)) - known
-
-
 def container_of(props: Mapping[str, Any]) -> str | None:
     """The repository and the tag of AWS's container of a job; None for another image."""
     image = props["image"]
     base: str | None = image.base if getattr(image, "is_container", False) else None
     return base
-
-
-def requirements_in(code: TrainingCode, files: Iterable[Path]) -> list[str]:
-    """The lines of the folder's requirements.txt, none where there is none."""
-    path = Path(code.directory, REQUIREMENTS)
-    return path.read_text(errors="replace").splitlines() if REQUIREMENTS in files else []
-
-
-def versions_in(code: TrainingCode, files: Sequence[Path], props: Mapping[str, Any]) -> dict[str, str]:
-    """The versions that a folder's scripts find of AWS's container: not of what requirements, or a setup.py, may replace."""
-    base = container_of(props)
-    if base is None or Path("setup.py") in files or _installs(code, files):
-        return {}
-    return versions_of(base, props["image"], requirements_in(code, files), props)
 
 
 def versions_of(base: str, image: TrainingImage, texts: Iterable[str], props: Mapping[str, Any]) -> dict[str, str]:
@@ -129,13 +106,55 @@ def is_offline(props: Mapping[str, Any]) -> bool:
     return apart and not any(name.startswith("HF_") for name in variables)
 
 
-def installed_by(code: TrainingCode, context: JobContext) -> Job:
-    """What is known of what the job's hosts have installed."""
-    from training_jobs.lint import Job
+def is_of_framework(image: TrainingImage) -> bool:
+    """Whether a Dockerfile builds an image from one of AWS's containers, whose toolkit starts scripts."""
+    base = image.base
+    if image.dockerfile is None or base is None or is_unresolved(base) or is_unlisted(base):
+        return False
+    of_framework = _OF_FRAMEWORKS.match(aws_container(image.dockerfile.image.parent) or "")
+    return of_framework is not None and not any(toolkit_advice(base))
 
-    files = tuple(code.files())
-    modules, absent = _modules(code, files, context)
-    return Job(modules=modules, absent=absent, versions=versions_in(code, files, context.props))
+
+def _installed_over(image: TrainingImage) -> Installs | None:
+    """What is installed over one of AWS's containers; None for another image, or where that is not known."""
+    from training_jobs.lint.image_start import ImageStart, Installs
+
+    if getattr(image, "is_container", False):
+        return Installs((), (), elsewhere=False)
+    if not is_of_framework(image) or image.dockerfile is None or not image.dockerfile.path.is_file():
+        return None
+    return ImageStart(image.dockerfile, "toolkit").installs
+
+
+def installed_in(image: TrainingImage, props: Mapping[str, Any], file: Path | None = None) -> Job:
+    """What is known of what one of AWS's containers has, or an image that is built from one, with a file of requirements."""
+    from training_jobs.lint import Job
+    from training_jobs.lint.requirements import absent_modules
+
+    base, installs = image.base, _installed_over(image)
+    if installs is None or base is None or is_unresolved(base):
+        return Job()
+    files = (*installs.files, *([file] if file is not None else []))
+    of_files = (line for path in files for line in path.read_text(errors="replace").splitlines())
+    lines = [*installs.requirements, *of_files]
+    versions = versions_of(base, image, lines, props)
+    variables = {**(image.dockerfile.image.env if image.dockerfile else {}), **(props.get("environment") or {})}
+    elsewhere = props.get("container_entrypoint") is not None or "PYTHONPATH" in variables
+    known = None if elsewhere else modules_of(base)
+    if known is None or not (installs.requirements or files):
+        return Job(modules=known, versions=versions)
+    absent = installs.absent() if file is None else installs.absent() & absent_modules(file.parent, file.name)
+    return Job(absent=absent - known, versions=versions)
+
+
+def installed_by(code: TrainingCode, props: Mapping[str, Any]) -> Job:
+    """What is known of what the job's hosts have installed."""
+    files = {*code.files()}
+    file = Path(code.directory, REQUIREMENTS) if REQUIREMENTS in files else None
+    job = installed_in(props["image"], props, file)
+    if {Path("setup.py"), Path("setup.cfg"), Path("pyproject.toml")} & files:
+        job = replace(job, modules=None, absent=frozenset())
+    return replace(job, versions={}) if Path("setup.py") in files or _installs(code, files) else job
 
 
 def world_of(context: JobContext) -> int | None:
