@@ -156,3 +156,18 @@ def test_a_deep_learning_container_may_be_pulled_by_the_role_that_is_granted_it(
         if "ecr:BatchGetImage" in statement["Action"]
     ]
     assert pull["Resource"]["Fn::Join"][1][-1] == ":ecr:us-east-1:763104351884:repository/pytorch-training"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("FROM python:3.11\nENV A='x\n", "kind/Dockerfile:2: ENV A='x: No closing quotation"),
+        ("FROM python:3.11\nCOPY kind\n", "kind/Dockerfile:2: COPY kind: it has no source and destination"),
+        ("FROM python:3.11\n\nWORKDIR /opt\nCOPY 'a b\n", "kind/Dockerfile:4: COPY 'a b"),
+    ],
+)
+def test_a_file_that_docker_does_not_read_is_refused_with_its_line(directory: Path, text: str, said: str) -> None:
+    (directory / "kind" / "Dockerfile").write_text(text)
+    with pytest.raises(ValueError, match="file must be a Dockerfile that Docker reads") as raised:
+        staged(directory)
+    assert said in str(raised.value)

@@ -147,6 +147,30 @@ def test_what_a_script_imports_is_in_its_image(
     )
 
 
+@pytest.mark.parametrize(
+    ("text", "requirements", "script", "found"),
+    [
+        ("RUN pip install pandas", "", "import torch, pandas", []),
+        ("RUN pip install pandas", "", "import transformers", ["script-import"]),
+        ("RUN pip install pandas", "transformers", "import transformers", []),
+        ("RUN pip install transformers", "pandas", "import transformers, pandas", []),
+        ("RUN pip install transformers", "pandas", "import trl", ["script-import"]),
+        ("RUN make", "pandas", "import trl", []),
+    ],
+)
+def test_code_has_what_its_image_and_its_requirements_install(
+    tmp_path: Path, text: str, requirements: str, script: str, found: list[str]
+) -> None:
+    stack, folder = UserStack(), tmp_path / "src"
+    folder.mkdir()
+    (folder / "main.py").write_text(f"{script}\n")
+    if requirements:
+        (folder / "requirements.txt").write_text(requirements)
+    own = image(stack, tmp_path, text, DLC)
+    stack.task(image=own, code=TrainingCode(str(folder), entry_point="main.py"))
+    assert [name for name in stack.warned() if name.startswith("script-")] == found
+
+
 def test_a_build_whose_requirements_pip_cannot_install_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "own.txt").write_text("numpy==1.99.0\n")
     text = 'COPY own.txt train.py /opt/\nRUN pip install {}-r /opt/own.txt\nENTRYPOINT ["python", "/opt/train.py"]'

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import posixpath
+import random
 import re
 from pathlib import Path
 
 from dockerfile_answers import ANSWERS, NUMBER, written
 
 from training_jobs.lint import UNKNOWN
-from training_jobs.lint.dockerfile import Dockerfile
+from training_jobs.lint.dockerfile import Dockerfile, MalformedError
+from training_jobs.lint.image_start import ImageStart, base_of
 
 RECORD = json.loads(ANSWERS.read_text())["answers"]
 
@@ -60,3 +62,23 @@ def test_an_arg_before_the_first_from_is_known_in_a_stage_that_names_it(tmp_path
     )
     image = Dockerfile(tmp_path, "Dockerfile", {"B": "/given"}).image
     assert (image.workdir, image.env) == ("/opt/one", {"C": "/given", "D": UNKNOWN})
+
+
+def test_a_damaged_dockerfile_is_read_or_refused(tmp_path: Path) -> None:
+    text = (written(3, tmp_path) / "Dockerfile").read_text()
+    refused = 0
+    for number in range(300):
+        draw = random.Random(number)
+        at = draw.randrange(len(text))
+        damage = draw.choice(
+            ["'", '"', "\\", "\n", "$", "${", "[", "FROM\n", "COPY ", "ENV A", "ARG ", "RUN <<E\n", "\0"]
+        )
+        (tmp_path / "Dockerfile").write_text(text[:at] + damage + text[at + draw.randrange(9) :])
+        dockerfile = Dockerfile(tmp_path, "Dockerfile", {})
+        try:
+            start = ImageStart(dockerfile, base_of(dockerfile.image.parent))
+        except MalformedError:
+            refused += 1
+            continue
+        _ = [*start.mistakes(), *dockerfile.lacking(), *start.reserved()], start.installs, dockerfile.script_line
+    assert refused > 0

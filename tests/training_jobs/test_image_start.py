@@ -25,6 +25,7 @@ FILES: Mapping[str, str] = {
     "asks.py": "import os\nif 'SM_MODEL_DIR' in os.environ:\n    print(os.environ['SM_MODEL_DIR'])\n",
     "tries.py": "import os\ntry:\n    d = os.environ['SM_MODEL_DIR']\nexcept KeyError:\n    d = '/opt/ml/model'\n",
     "main.py": "import os\nif __name__ == '__main__':\n    print(os.environ['SM_MODEL_DIR'])\n",
+    "unused.py": "import os\ndef f():\n    return os.environ['SM_HOSTS']\n",
     "below.sh": "#!/bin/bash\ncd /opt/program/below\nexec python train.py\n",
     "start.sh": "#!/bin/bash\nset -e\nexec python /opt/program/train.py\n",
     "lost.sh": "#!/bin/bash\nexec python /opt/other/train.py\n",
@@ -119,6 +120,7 @@ def found(folder: Path, text: str, base: str = "public", **given: Any) -> list[s
         ('ENV SM_MODEL_DIR=/opt/ml/model\nENTRYPOINT ["python", "folders.py"]', []),
         ('ENTRYPOINT ["python", "asks.py"]', []),
         ('ENTRYPOINT ["python", "tries.py"]', []),
+        ('ENTRYPOINT ["python", "unused.py"]', []),
         ('ENTRYPOINT ["torchrun", "--nproc_per_node", "x", "train.py"]', []),
         ('ENTRYPOINT ["torchrun", "--nprocs", "2", "train.py"]', ["fails unrecognized arguments: --nprocs"]),
         ('# training-jobs: allow command\nENTRYPOINT ["python", "tarin.py"]', []),
@@ -157,7 +159,8 @@ def test_sagemakers_toolkit_finds_the_script_that_an_image_names(
 
 def test_a_request_may_name_the_script_and_a_base_that_is_not_known_may_have_all(tmp_path: Path) -> None:
     assert found(tmp_path, "COPY train.py /opt/ml/code/", "toolkit", program="train.py") == []
-    for text in ("", 'ENTRYPOINT ["python", "/opt/other.py"]', 'CMD ["python", "train.py"]'):
+    variables = COPY + 'ENTRYPOINT ["python", "folders.py"]'
+    for text in ("", variables, 'ENTRYPOINT ["python", "/opt/other.py"]', 'CMD ["python", "train.py"]'):
         assert found(tmp_path, text, "") == []
 
 

@@ -15,8 +15,14 @@ def check_sources(dockerfile: Dockerfile) -> None:
     """Check that the build context has the sources of a Dockerfile's COPY and ADD; Docker reports it when the image is built.
 
     Raises:
-        ValueError: A source does not exist, or .dockerignore excludes it; the message shows the line.
+        ValueError: The file is no Dockerfile, a source does not exist, or .dockerignore excludes it; the message shows the line.
     """
+    from training_jobs.lint.dockerfile import MalformedError
+
+    try:
+        _ = dockerfile.image
+    except MalformedError as error:
+        raise must("file", "be a Dockerfile that Docker reads", "'Dockerfile'", str(error)) from error
     for source, line, why in dockerfile.lacking():
         got = f"{str(dockerfile.directory)!r} {why} {source!r} (line {line} of {dockerfile.file})"
         raise must("directory", "contain what its Dockerfile copies", "'train.py'", got)

@@ -5,13 +5,16 @@ from __future__ import annotations
 import re
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from training_jobs.cli.context import AsJson
 from training_jobs.cli.errors import JOB_FAILED
 from training_jobs.cli.output import print_json
+
+if TYPE_CHECKING:
+    from training_jobs.lint import Finding
 
 
 def lint(
@@ -39,8 +42,6 @@ def lint(
     statement.
     """
     from training_jobs.lint import Finding, Job, lint_folder
-    from training_jobs.lint.dockerfile import Dockerfile
-    from training_jobs.lint.image_start import ImageStart, base_of
     from training_jobs.lint.requirements import Target, requirement_mistakes
 
     if not path.exists():
@@ -58,9 +59,7 @@ def lint(
         target = Target(int(python[2:]) if python else None, versions)
         found += [Finding(one.path, one.line, "requirements", str(one)) for one in requirement_mistakes(path, target)]
     if (path / "Dockerfile").is_file():
-        dockerfile = Dockerfile(path, "Dockerfile", {})
-        start = ImageStart(dockerfile, base_of(dockerfile.image.parent))
-        found += [Finding("Dockerfile", start.line, "command", str(one)) for one in start.mistakes()]
+        found += _of_dockerfile(path)
     if as_json:
         print_json([asdict(one) for one in found])
     else:
@@ -68,3 +67,17 @@ def lint(
             typer.echo(str(one))
     if found:
         raise typer.Exit(JOB_FAILED)
+
+
+def _of_dockerfile(folder: Path) -> list[Finding]:
+    """The mistakes of a folder's Dockerfile in what it starts."""
+    from training_jobs.lint import Finding
+    from training_jobs.lint.dockerfile import Dockerfile, MalformedError
+    from training_jobs.lint.image_start import ImageStart, base_of
+
+    dockerfile = Dockerfile(folder, "Dockerfile", {})
+    try:
+        start = ImageStart(dockerfile, base_of(dockerfile.image.parent))
+        return [Finding(dockerfile.file, mistake.line, "command", str(mistake)) for mistake in start.mistakes()]
+    except MalformedError as error:
+        return [Finding(dockerfile.file, 1, "command", f"must be a Dockerfile that Docker reads: {error}")]

@@ -31,6 +31,10 @@ _CODE = "/opt/ml/code"
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"  # Docker's default
 
 
+class MalformedError(ValueError):
+    """A Dockerfile that no builder reads: the line, and what is wrong with it."""
+
+
 class Instruction(NamedTuple):
     """One instruction.
 
@@ -155,7 +159,13 @@ class Dockerfile:
     @cached_property
     def parents(self) -> list[str]:
         """The image, or the stage, of each FROM in order, with its variables replaced."""
-        return list(self._parser.parent_images)
+        try:
+            found = list(self._parser.parent_images)
+        except (ValueError, IndexError) as error:
+            raise MalformedError(f"{self.file}: {error}") from error
+        if len(found) != sum(one.keyword == "FROM" for one in self.instructions):
+            raise MalformedError(f"{self.file}: a FROM names no image")
+        return found
 
     @cached_property
     def stages(self) -> dict[str, int]:
@@ -237,7 +247,8 @@ class Dockerfile:
         folder = PurePosixPath("/")
         for one in self.instructions:
             names = one.keyword == "ENV" and re.search(r"\bSAGEMAKER_PROGRAM\b", one.value)
-            copies = one.keyword in ("COPY", "ADD") and (folder / operands(one.value)[-1]).is_relative_to(_CODE)
+            target = operands(one.value)[-1:] if one.keyword in ("COPY", "ADD") else []
+            copies = any((folder / path).is_relative_to(_CODE) for path in target)
             if one.keyword == "FROM":
                 folder = PurePosixPath("/")
             elif one.keyword == "WORKDIR":
@@ -265,7 +276,11 @@ class Dockerfile:
                 value = _replaced(default.strip("\"'"), arguments) if equals else everywhere.get(name, UNKNOWN)
                 (everywhere if at < 0 else arguments)[name] = self.build_args.get(name, value)
             elif at == number:
-                self._apply(one, image, {**arguments, **image.env})
+                try:
+                    self._apply(one, image, {**arguments, **image.env})
+                except ValueError as error:
+                    if self.is_readable:
+                        raise MalformedError(f"{self.file}:{one.line}: {one.keyword} {one.value}: {error}") from error
         return image
 
     def _apply(self, one: Instruction, image: Image, known: Mapping[str, str]) -> None:
@@ -288,7 +303,9 @@ class Dockerfile:
             self._copy(one, image, known)
 
     def _copy(self, one: Instruction, image: Image, known: Mapping[str, str]) -> None:
-        *sources, target = [_replaced(path, known) for path in operands(one.value)]
+        *sources, target = [_replaced(path, known) for path in operands(one.value)] or [""]
+        if not sources:
+            raise ValueError("it has no source and destination")
         into = _normal(posixpath.join(image.workdir or "/", target))
         if "from" in one.flags or UNKNOWN in "".join((*sources, into)) or any(map(_ELSEWHERE.match, sources)):
             image.is_certain = False
@@ -318,7 +335,10 @@ def operands(value: str) -> list[str]:
         value: What follows the flags.
     """
     listed = _listed(value)
-    return shlex.split(value) if listed is None else listed
+    try:
+        return shlex.split(value) if listed is None else listed
+    except ValueError:  # a quote without an end
+        return []
 
 
 def _flags(keyword: str, value: str) -> tuple[dict[str, str], str]:
@@ -354,7 +374,7 @@ def _replaced(text: str, known: Mapping[str, str]) -> str:
 
 def _pairs(value: str, known: Mapping[str, str]) -> dict[str, str]:
     """The variables of an ENV: ``NAME=value NAME2="a b"``, or the old form ``NAME the rest``."""
-    first, *rest = value.split(maxsplit=1)
+    first, *rest = value.split(maxsplit=1) or [""]
     if "=" not in first:
         return {first: _replaced(rest[0] if rest else "", known)}
     pairs = (word.partition("=") for word in shlex.split(value.replace("\\$", _DOLLAR)))

@@ -402,7 +402,7 @@ class ImageStart:
         """Variables of the toolkit, which nothing sets where another program starts."""
         set_ = {**self.dockerfile.image.env, **self.variables}
         texts = "".join(self.dockerfile.image.env) + " ".join(text for text, _ in self.dockerfile.image.runs)
-        if _OF_TOOLKIT in texts.lower():
+        if not self.base or _OF_TOOLKIT in texts.lower():
             return
         for start in self.command.starts:
             file = self.command.files.get(start.script)

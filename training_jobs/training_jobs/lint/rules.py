@@ -427,7 +427,8 @@ def variables_of(script: Script) -> Iterator[tuple[int, str]]:
             around = [*script.ancestors(node)] if reads else []
             tests = [ast.unparse(one.test) for one in around if isinstance(one, ast.If | ast.IfExp)]
             tried = any(isinstance(one, ast.Try) for one in around) or any("__name__" not in test for test in tests)
-            if reads and not tried:
+            functions = {one.name for one in around if isinstance(one, ast.FunctionDef)}
+            if reads and not tried and functions <= script.used_names:
                 yield parent.lineno, text
 
 

@@ -94,6 +94,12 @@ class Script:
         return sorted(found, key=lambda call: (call.lineno, call.col_offset))
 
     @cached_property
+    def used_names(self) -> set[str]:
+        """The names that it reads, attributes' too."""
+        read = {node.id for node in self.nodes if isinstance(node, ast.Name)}
+        return read | {node.attr for node in self.nodes if isinstance(node, ast.Attribute)}
+
+    @cached_property
     def parents(self) -> dict[ast.AST, ast.AST]:
         """The parent of each node."""
         return {child: node for node in self.nodes for child in ast.iter_child_nodes(node)}

@@ -121,7 +121,7 @@ def _installed_over(image: TrainingImage) -> Installs | None:
 
     if getattr(image, "is_container", False):
         return Installs((), (), elsewhere=False)
-    if not is_of_framework(image) or image.dockerfile is None or not image.dockerfile.path.is_file():
+    if not is_of_framework(image) or image.provides or image.dockerfile is None or not image.dockerfile.path.is_file():
         return None
     return ImageStart(image.dockerfile, "toolkit").installs
 
