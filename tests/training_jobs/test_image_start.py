@@ -91,6 +91,7 @@ def found(folder: Path, text: str, base: str = "public", **given: Any) -> list[s
         ('ENV LR=1\nENTRYPOINT ["python", "train.py", "--lr", "$LR"]', ["fails '$LR'"]),
         ('ENTRYPOINT ["sh", "-c", "python train.py --lr $LR"]', []),
         ('ENV PATH=/opt/program\nENTRYPOINT ["python", "train.py"]', ["fails '/opt/program'"]),
+        ('ENV PATH=/opt/venv/bin\nENTRYPOINT ["python", "train.py"]', []),
         ('ENV PATH=/opt/program:$PATH\nENTRYPOINT ["python", "train.py"]', []),
         ('RUN yum install -y git\nENTRYPOINT ["python", "train.py"]', ["fails yum with 'python:3.11'"]),
         ('RUN yum install -y git || apt-get install -y git\nENTRYPOINT ["python", "train.py"]', []),

@@ -280,20 +280,22 @@ class ImageStart:
                     yield self._fails(rule, f"ENTRYPOINT ['bash', '-c', 'exec python train.py {word}']", repr(word))
 
     def _of_managers(self) -> Iterator[CommandMistake]:
-        """Package managers of another system than the base's, at which the build ends; a PATH without the system's folders."""
+        """Package managers of another system than the base's, at which the build ends; a PATH of copied folders alone."""
         image = self.dockerfile.image
         # The shell goes on after these, and may end well.
-        mended = {line for text, line in image.runs if "||" in text or ";" in text}
+        goes_on = {line for text, line in image.runs if "||" in text or ";" in text}
         known = _MANAGERS if self.base else ()
         lacking = next((names for pattern, names in known if pattern.search(image.parent)), ())
         for run in self._before:
-            if run.is_certain and run.words[0] in lacking and run.line not in mended:
+            if run.is_certain and run.words[0] in lacking and run.line not in goes_on:
                 rule = "install by the package manager that the base has"
                 example = (
                     "RUN dnf install -y git" if "apt-get" in lacking else "RUN apt-get update && apt-get install -y git"
                 )
                 yield CommandMistake("fails", run.line, rule, example, f"{run.words[0]} with {image.parent!r}")
-        if "PATH" in image.env and not {*image.path} & {*_PATH.split(":")}:
+        # Other folders, as of a virtual environment, may have all that is started.
+        copied = {image.workdir, *map(posixpath.dirname, image.files)}
+        if "PATH" in image.env and {*image.path} <= copied - {*_PATH.split(":")}:
             rule = "have the system's folders in PATH, without which nothing of the base is found"
             path = image.env["PATH"]
             yield self._fails(rule, f"ENV PATH={path}:$PATH", repr(path))
