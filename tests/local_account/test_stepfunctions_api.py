@@ -326,7 +326,11 @@ def test_an_express_state_machine_runs_to_its_end_in_one_call(machines: Machines
     )["stateMachineArn"]
     answer = unprefixed.start_sync_execution(stateMachineArn=arn, input="{}")
     assert (answer["status"], json.loads(answer["output"])) == ("SUCCEEDED", {"Arg1": "argument1"})
-    assert answer["billingDetails"] == {"billedDurationInMilliseconds": 100, "billedMemoryUsedInMB": 64}
+    billed = answer["billingDetails"]
+    assert billed["billedMemoryUsedInMB"] == 64
+    assert billed["billedDurationInMilliseconds"] in range(
+        100, 100_000, 100
+    )  # in hundreds, as long as this machine takes
     assert ":express:express:" in answer["executionArn"]
     refused = refusal(machines.client.describe_execution, executionArn=answer["executionArn"])
     assert refused == ("InvalidArn", "Invalid Arn: 'Resource type not valid in this context: express'")
