@@ -223,6 +223,9 @@ def test_the_command_line_reads_the_dockerfile_of_a_folder(tmp_path: Path) -> No
     assert found.output.startswith(
         "Dockerfile:4: must start a file that the image has, to whose path the Dockerfile copies"
     )
+    start(tmp_path, COPY + 'ENTRYPOINT ["python", "options.py"]')
+    refused = CliRunner().invoke(app, ["lint", str(tmp_path)]).output
+    assert refused.startswith("Dockerfile:4: the script's arguments must be taken by the script: SageMaker runs")
     start(tmp_path, COPY + 'ENTRYPOINT ["python", "train.py"]')
     assert CliRunner().invoke(app, ["lint", str(tmp_path)]).output == ""
 
