@@ -10,9 +10,10 @@ from pathlib import Path
 
 from dockerfile_answers import ANSWERS, NUMBER, written
 
+from training_jobs.facts.bases import base_of
 from training_jobs.lint import UNKNOWN
 from training_jobs.lint.dockerfile import Dockerfile, MalformedError
-from training_jobs.lint.image_start import ImageStart, base_of
+from training_jobs.lint.image_start import ImageStart
 
 RECORD = json.loads(ANSWERS.read_text())["answers"]
 

@@ -10,9 +10,10 @@ import pytest
 from typer.testing import CliRunner
 
 from training_jobs.cli.main import app
+from training_jobs.facts.bases import base_of, is_public
 from training_jobs.lint import refused_arguments
 from training_jobs.lint.dockerfile import Dockerfile
-from training_jobs.lint.image_start import ImageStart, base_of, is_public
+from training_jobs.lint.image_start import ImageStart
 
 PLAIN = "import json\nprint(json.load(open('/opt/ml/input/config/hyperparameters.json')))\n"
 OPTIONS = "import argparse\np = argparse.ArgumentParser()\np.add_argument('--lr')\np.parse_args()\n"

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 from cdk_sagemaker_training.core.tokens import is_unresolved
 from cdk_sagemaker_training.core.unlisted import is_unlisted
-from cdk_sagemaker_training.facts.containers import repository_in
 from cdk_sagemaker_training.facts.instance_facts import InstanceFacts, instance_facts
 from cdk_sagemaker_training.jobs.advice import Advice, advice
+from training_jobs.facts.bases import lacks_train
 
 # What the tags of AWS's containers contain by kind of machine, such as 2.6.0-gpu-py312, 2.13-cu133-amzn2023-sagemaker and
 # 2.9.0-neuronx-py312-sdk2.29.1-ubuntu24.04 (aws/deep-learning-containers, docs/reference/available_images.md).
@@ -36,7 +36,7 @@ def image_advice(base: str | None, instance_types: tuple[str, ...], entrypoint: 
     if len(known) == len(facts) and known:
         yield from _accelerator_advice(base, instance_types, known)
     if not entrypoint:
-        yield from toolkit_advice(base)
+        yield from _toolkit_advice(base)
 
 
 def accelerator_of(base: str) -> str | None:
@@ -70,19 +70,14 @@ def _example(facts: InstanceFacts) -> str:
     return tag[facts.kind]
 
 
-def toolkit_advice(base: str) -> Iterator[Advice]:
+def _toolkit_advice(base: str) -> Iterator[Advice]:
     """Warn of containers for inference and for EC2, which have no `train`, the program that SageMaker runs.
 
-    SageMaker runs `docker run IMAGE train` (guide, "How Amazon SageMaker AI Runs Your Training Image"). The tags end with the
-    platform.
-
-    Args:
-        base: `repository:tag` of the image.
+    SageMaker runs `docker run IMAGE train` (guide, "How Amazon SageMaker AI Runs Your Training Image").
     """
-    inference = "-inference" in repository_in(base)
-    if inference or re.search(r"-(ec2|inference)$|^pytorch:.*-amzn2023$", base):
+    if kind := lacks_train(base):
         yield from advice(
             "image-without-toolkit",
-            f"image {base!r} is {'for inference' if inference else 'for EC2'} and has no program `train`, which SageMaker runs: "
+            f"image {base!r} is {kind} and has no program `train`, which SageMaker runs: "
             "use one for training on SageMaker, like 'pytorch-training:2.6.0-gpu-py312', or set container_entrypoint.",
         )

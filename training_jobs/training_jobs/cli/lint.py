@@ -71,18 +71,19 @@ def lint(
 
 def _of_dockerfile(folder: Path) -> list[Finding]:
     """The mistakes of a folder's Dockerfile in what it starts."""
+    from training_jobs.facts.bases import base_of
     from training_jobs.lint import Finding, refused_arguments
     from training_jobs.lint.dockerfile import Dockerfile, MalformedError
-    from training_jobs.lint.image_start import ImageStart, base_of
+    from training_jobs.lint.image_start import ImageStart
 
     dockerfile = Dockerfile(folder, "Dockerfile", {})
     try:
         start = ImageStart(dockerfile, base_of(dockerfile.image.parent))
         found = [Finding(dockerfile.file, mistake.line, "command", str(mistake)) for mistake in start.mistakes()]
         refused = () if start.starts_toolkit or dockerfile.allows_commands else refused_arguments(start.command, {})
-        for _, _, refusal in refused:
-            said = f"must {refusal.rule}, like {refusal.example}, got {refusal.got}"
-            found.append(Finding(dockerfile.file, start.line, "options", f"the script's arguments {said}"))
+        found += [
+            Finding(dockerfile.file, start.line, "options", f"the script's arguments {one.refusal}") for one in refused
+        ]
         return found
     except MalformedError as error:
         return [Finding(dockerfile.file, 1, "command", f"must be a Dockerfile that Docker reads: {error}")]

@@ -58,13 +58,12 @@ def refused_arguments(
         device: What computes.
     """
     for start in command.starts:
-        given, file = given_by(start, passed), command.files.get(start.script)
-        within = [file.relative_to(command.folder)] if file is not None and given else []
-        scripts = scripts_of(command.folder, within)
-        for refusal in (one for script in scripts if given for one in _refused(command, start, script, given, device)):
-            is_passed = (
-                given is not None and refusal.key in passed and given.options.get(refusal.key) == passed[refusal.key]
-            )
+        given, path = given_by(start, passed), command.script_of(start)
+        if given is None or path is None:
+            continue
+        scripts = scripts_of(command.folder, [path])
+        for refusal in (one for script in scripts for one in _refused(command, start, script, given, device)):
+            is_passed = refusal.key in passed and given.options.get(refusal.key) == passed[refusal.key]
             yield RefusedArgument(start.run.line, is_passed, refusal)
 
 

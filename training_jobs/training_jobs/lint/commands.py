@@ -190,6 +190,15 @@ class Command:
         """The scripts that are started."""
         return [one for one in self._read if isinstance(one, Start)]
 
+    def script_of(self, start: Start) -> Path | None:
+        """Return the script that is started, relative to ``folder``; None where it is not known.
+
+        Args:
+            start: The start of a script.
+        """
+        file = self.files.get(start.script)
+        return None if file is None else file.relative_to(self.folder)
+
     @property
     def reads_hyperparameters(self) -> bool:
         """Whether the text reads hyperparameters, as its arguments or by their variables."""

@@ -16,7 +16,7 @@ from functools import cached_property
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
-from training_jobs.lint.shell import UNKNOWN
+from training_jobs.lint.shell import UNKNOWN, Run, runs
 
 _ALLOWED = re.compile(r"#\s*training-jobs:\s*allow\s+command\b")
 # A heredoc, and a RUN that reads the context: what they bring, the text of the instructions does not say.
@@ -28,7 +28,14 @@ _NAMED = re.compile(r"\sas\s+(\S+)$", re.IGNORECASE)
 _ARCHIVES = (".tar", ".gz", ".tgz", ".bz2", ".xz")
 _DOLLAR = "\1"  # an escaped one
 _CODE = "/opt/ml/code"
-_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"  # Docker's default
+DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"  # Docker's default
+
+
+# A program that is not known, and what is read last where all of a text is.
+NOT_KNOWN = Run((UNKNOWN,), 0, None, False, {})
+_END = "\1"
+_PIP = re.compile(r"(?:.*/)?pip3?(?:\.\d+)?")
+_PYTHON = re.compile(r"(?:.*/)?python3?(?:\.\d+)?")
 
 
 class MalformedError(ValueError):
@@ -90,7 +97,7 @@ class Image:
     @property
     def path(self) -> list[str]:
         """The folders of PATH, those of the parent as Docker's default."""
-        return self.env.get("PATH", _PATH).replace(UNKNOWN, _PATH).split(":")
+        return self.env.get("PATH", DEFAULT_PATH).replace(UNKNOWN, DEFAULT_PATH).split(":")
 
     @property
     def program(self) -> str | None:
@@ -262,6 +269,16 @@ class Dockerfile:
         """The image of the last stage."""
         return self._image(len(self.parents) - 1) if self.parents else Image(is_certain=False)
 
+    @cached_property
+    def runs(self) -> tuple[Run, ...]:
+        """What RUN starts, and ``NOT_KNOWN`` where that, or what is copied, is not all known; pip has its plain name."""
+        found = [] if self.image.is_certain else [NOT_KNOWN]
+        for text, line in self.image.runs:
+            started = [*runs(f"{text}\n{_END}", self.image.env, PurePosixPath("/"), None)]
+            found += [_plain(run)._replace(line=line) for run in started if run.words != (_END,)]
+            found += [] if started and started[-1].words == (_END,) else [NOT_KNOWN]
+        return tuple(found)
+
     def _image(self, number: int) -> Image:
         parent = self.parents[number]
         earlier = self.stages.get(parent, number)
@@ -326,6 +343,13 @@ class Dockerfile:
         image.files |= copied
         if "chmod" in one.flags:
             image.runs.append((f"chmod {one.flags['chmod']} {into}", one.line))
+
+
+def _plain(run: Run) -> Run:
+    """A program, of pip with its plain name."""
+    as_module = len(run.words) > len(("python", "-m")) and _PYTHON.fullmatch(run.words[0]) and run.words[1] == "-m"
+    words = run.words[2:] if as_module else run.words
+    return run._replace(words=("pip", *words[1:])) if _PIP.fullmatch(words[0]) else run
 
 
 def operands(value: str) -> list[str]:

@@ -142,6 +142,9 @@ class Refusal(NamedTuple):
     example: str
     got: str
 
+    def __str__(self) -> str:
+        return f"must {self.rule}, like {self.example}, got {self.got}"
+
 
 def refusals(
     options: Options,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,14 +15,16 @@ from cdk_sagemaker_training.jobs.advice import Advice, advice
 from cdk_sagemaker_training.jobs.instance_group import InstanceGroup
 from cdk_sagemaker_training.jobs.launchers import processes_advice
 from cdk_sagemaker_training.request.context import JobContext
-from cdk_sagemaker_training.request.image_contents import device_of
 from cdk_sagemaker_training.request.machine import instance_types
 from cdk_sagemaker_training.request.scripts.findings import (
-    COMMAND_OFF,
     OFF,
     READS_HYPERPARAMETERS,
     TEXTS,
+    mistakes_at,
     refuse,
+    refuse_arguments,
+    refuse_command,
+    refuse_requirements,
     script_advice,
 )
 from cdk_sagemaker_training.request.scripts.known import (
@@ -136,17 +139,8 @@ def check_command(code: TrainingCode, context: JobContext) -> None:
     """
     if (command := _command(code, context)) is None:
         return
-    for mistake in command.mistakes():
-        if mistake.kind == "fails":
-            raise must(_place(code, mistake.line), mistake.rule, mistake.example, f"{mistake.got}; {COMMAND_OFF}")
-    from training_jobs.lint import refused_arguments
-
-    for line, is_hyperparameter, refusal in refused_arguments(
-        command, given_arguments(context), device_of(context.job_request)
-    ):
-        written = f"{f'--{refusal.key}' if refusal.key else 'the arguments'} of {_place(code, line)}"
-        prop = f"hyperparameters[{refusal.key!r}]" if is_hyperparameter else written
-        raise must(prop, refusal.rule, refusal.example, f"{refusal.got}{OFF}")
+    refuse_command(command.mistakes(), partial(_place, code))
+    refuse_arguments(command, context, partial(_place, code))
 
 
 def _place(code: TrainingCode, line: int) -> str:
@@ -232,10 +226,7 @@ def check_requirements(code: TrainingCode, context: JobContext) -> None:
     Raises:
         ValueError: pip would end when the machines are billed, before the script starts.
     """
-    for kind, place, mistake in _requirement_mistakes(code, context):
-        if kind == "fails":
-            off = "a comment `# training-jobs: allow requirements` in it switches this off"
-            raise must(f"{place}, of code,", mistake.rule, mistake.example, f"{mistake.got}; {off}")
+    refuse_requirements(_requirement_mistakes(code, context), "code")
 
 
 def _requirement_advice(code: TrainingCode, context: JobContext) -> Iterator[Advice]:
@@ -244,20 +235,16 @@ def _requirement_advice(code: TrainingCode, context: JobContext) -> Iterator[Adv
     PyPI's build of a framework lacks what AWS's has (aws/deep-learning-containers, `docker/pytorch/Dockerfile.cuda`: flash-attn
     and transformer-engine built for it, the plugin of EFA), and is of another CUDA: its download is billed on each host.
     """
-    for kind, place, mistake in _requirement_mistakes(code, context):
-        yield from advice(f"requirement-{kind}", f"{place} {mistake}.")
+    for place, mistake in _requirement_mistakes(code, context):
+        yield from advice(f"requirement-{mistake.kind.value}", f"{place} {mistake}.")
 
 
-def _requirement_mistakes(code: TrainingCode, context: JobContext) -> Iterator[tuple[str, str, Mistake]]:
-    """The mistakes of requirements.txt: what each leads to, its place, and itself."""
+def _requirement_mistakes(code: TrainingCode, context: JobContext) -> Iterator[tuple[str, Mistake]]:
+    """The mistakes of requirements.txt, each with its place."""
     props = context.props
-    if props.get("container_entrypoint") is not None or not code.has(str(REQUIREMENTS)):
-        return
-    from training_jobs.lint.requirements import requirement_mistakes
-
-    target = target_of(container_of(props), props["image"], names_index(context))
-    for mistake in requirement_mistakes(Path(code.directory), target):
-        yield mistake.kind.value, f"{Path(code.directory) / mistake.path}:{mistake.line}", mistake
+    if props.get("container_entrypoint") is None and code.has(str(REQUIREMENTS)):
+        target = target_of(container_of(props), props["image"], names_index(context))
+        yield from mistakes_at(Path(code.directory), target)
 
 
 def unsaved_model_advice(code: TrainingCode, requests: Sequence[Mapping[str, Any]]) -> Iterator[Advice]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,14 +15,15 @@ from cdk_sagemaker_training.request.image_contents import device_of
 from cdk_sagemaker_training.request.scripts.known import compilers_of, given_arguments, is_offline
 
 if TYPE_CHECKING:
-    from training_jobs.lint import Job
+    from training_jobs.lint import Command, Job
+    from training_jobs.lint.commands import CommandMistake
     from training_jobs.lint.options import Options
+    from training_jobs.lint.requirements import Mistake, Target
 
 _MOST = 3  # of one rule, in one warning
 # Files that name folders; what is uploaded; what saves a model; and hyperparameters that name a folder.
 TEXTS = (".py", ".sh", ".json", ".yaml", ".yml", ".toml", ".cfg", ".ini")
 READS_HYPERPARAMETERS = re.compile(r"SM_HP|SM_TRAINING_ENV|SM_USER_ARGS|hyperparameters\.json")
-COMMAND_OFF = "a comment `# training-jobs: allow command` in it switches this off"
 OFF = "; a comment `# training-jobs: allow options` at its beginning switches this off"
 
 
@@ -97,3 +98,69 @@ def refuse(
     ):
         prop = f"hyperparameters[{refusal.key!r}]" if refusal.key else "hyperparameters"
         raise must(prop, refusal.rule, refusal.example, f"{refusal.got}{OFF}")
+
+
+def refuse_command(mistakes: Iterable[CommandMistake], place_of: Callable[[int], str]) -> None:
+    """Check that what bash or an image starts would start.
+
+    Args:
+        mistakes: The mistakes of what is started.
+        place_of: Returns the prop by a mistake's line.
+
+    Raises:
+        ValueError: The job would end, or wait until it is stopped, when its machines are billed.
+    """
+    for mistake in mistakes:
+        if mistake.kind == "fails":
+            off = "a comment `# training-jobs: allow command` in it switches this off"
+            raise must(place_of(mistake.line), mistake.rule, mistake.example, f"{mistake.got}; {off}")
+
+
+def refuse_arguments(command: Command, context: JobContext, place_of: Callable[[int], str]) -> None:
+    """Check that the scripts of a command take the arguments that it gives them.
+
+    Args:
+        command: The command.
+        context: The job.
+        place_of: Returns the prop by a line.
+
+    Raises:
+        ValueError: A script would end at its arguments.
+    """
+    from training_jobs.lint import refused_arguments
+
+    passed = {} if command.is_of_image else given_arguments(context)
+    for line, is_hyperparameter, refusal in refused_arguments(command, passed, device_of(context.job_request)):
+        written = f"{f'--{refusal.key}' if refusal.key else 'the arguments'} of {place_of(line)}"
+        prop = f"hyperparameters[{refusal.key!r}]" if is_hyperparameter else written
+        raise must(prop, refusal.rule, refusal.example, f"{refusal.got}{OFF}")
+
+
+def mistakes_at(folder: Path, target: Target, file: str = "requirements.txt") -> Iterator[tuple[str, Mistake]]:
+    """Yield the mistakes of a file of requirements, each with its place.
+
+    Args:
+        folder: Its folder.
+        target: Where pip installs.
+        file: It, relative to the folder.
+    """
+    from training_jobs.lint.requirements import requirement_mistakes
+
+    for mistake in requirement_mistakes(folder, target, file):
+        yield f"{folder / mistake.path}:{mistake.line}", mistake
+
+
+def refuse_requirements(found: Iterable[tuple[str, Mistake]], prop: str) -> None:
+    """Check that pip can install requirements, as far as that is known.
+
+    Args:
+        found: Their mistakes, with their places.
+        prop: That which has them.
+
+    Raises:
+        ValueError: pip would end.
+    """
+    for place, mistake in found:
+        if mistake.kind.value == "fails":
+            off = "a comment `# training-jobs: allow requirements` in it switches this off"
+            raise must(f"{place}, of {prop},", mistake.rule, mistake.example, f"{mistake.got}; {off}")

@@ -12,13 +12,14 @@ from cdk_sagemaker_training.core.errors import must
 from cdk_sagemaker_training.core.tokens import is_unresolved
 from cdk_sagemaker_training.jobs.advice import Advice, advice
 from cdk_sagemaker_training.request.context import JobContext
-from cdk_sagemaker_training.request.image_contents import device_of
 from cdk_sagemaker_training.request.scripts.findings import (
-    COMMAND_OFF,
-    OFF,
     READS_HYPERPARAMETERS,
     TEXTS,
+    mistakes_at,
     refuse,
+    refuse_arguments,
+    refuse_command,
+    refuse_requirements,
     script_advice,
 )
 from cdk_sagemaker_training.request.scripts.known import (
@@ -28,6 +29,7 @@ from cdk_sagemaker_training.request.scripts.known import (
     machines_of,
     target_of,
 )
+from training_jobs.facts.bases import BARE_MODULES, has_no_packages, is_public
 
 if TYPE_CHECKING:
     from cdk_sagemaker_training.resources.image import TrainingImage
@@ -51,10 +53,7 @@ def check_built_image(image: TrainingImage, context: JobContext) -> None:
         return
     _check_options(start, context)
     _check_start(start, context)
-    for kind, place, mistake in _requirement_mistakes(start, image):
-        if kind == "fails":
-            off = "a comment `# training-jobs: allow requirements` in it switches this off"
-            raise must(f"{place}, of image,", mistake.rule, mistake.example, f"{mistake.got}; {off}")
+    refuse_requirements(_requirement_mistakes(start, image), "image")
 
 
 def built_image_advice(image: TrainingImage, context: JobContext) -> Iterator[Advice]:
@@ -62,8 +61,8 @@ def built_image_advice(image: TrainingImage, context: JobContext) -> Iterator[Ad
     if (start := _start(image, context)) is None:
         return
     yield from script_advice(start.dockerfile.directory, _scripts(start), context, _entry_point(start), start.job)
-    for kind, place, mistake in _requirement_mistakes(start, image):
-        if kind in ("replaces-framework", "built-otherwise"):
+    for place, mistake in _requirement_mistakes(start, image):
+        if (kind := mistake.kind.value) in ("replaces-framework", "built-otherwise"):
             yield from advice(f"requirement-{kind}", f"{place} {mistake}.")
     if not start.dockerfile.allows_commands:
         yield from _start_advice(start, context)
@@ -71,7 +70,7 @@ def built_image_advice(image: TrainingImage, context: JobContext) -> Iterator[Ad
 
 def _start(image: TrainingImage, context: JobContext) -> ImageStart | None:
     """What SageMaker starts in an image that a Dockerfile builds; None for others, or where that is not known."""
-    from training_jobs.lint.image_start import TRAIN, ImageStart, is_public
+    from training_jobs.lint.image_start import TRAIN, ImageStart
 
     props, dockerfile = context.props, image.dockerfile
     entrypoint, arguments = props.get("container_entrypoint"), props.get("container_arguments")
@@ -98,7 +97,6 @@ def _start(image: TrainingImage, context: JobContext) -> ImageStart | None:
 def _installed(start: ImageStart, image: TrainingImage, props: Mapping[str, Any]) -> Job:
     """What is known of what is installed."""
     from training_jobs.lint import Job
-    from training_jobs.lint.image_start import BARE_MODULES, has_no_packages
 
     if start.base == "toolkit" and not image.provides:
         return replace(installed_in(image, props), built=True)
@@ -123,9 +121,9 @@ def _entry_point(start: ImageStart) -> str:
     """The script that an image starts, relative to the build context; "" where that is not known."""
     if start.starts_toolkit:
         file = start.dockerfile.image.files.get(start.path_of_program or "") if start.program is None else None
-    else:
-        file = next((start.command.files.get(started.script) for started in start.command.starts), None)
-    return "" if file is None else file.relative_to(start.dockerfile.directory).as_posix()
+        return "" if file is None else file.relative_to(start.dockerfile.directory).as_posix()
+    script = next(map(start.command.script_of, start.command.starts), None)
+    return "" if script is None else script.as_posix()
 
 
 def _check_options(start: ImageStart, context: JobContext) -> None:
@@ -141,29 +139,26 @@ def _check_options(start: ImageStart, context: JobContext) -> None:
 
 
 def _check_start(start: ImageStart, context: JobContext) -> None:
-    place = f"{start.dockerfile.path}:{start.line}, of image," if start.entrypoint is None else "container_entrypoint"
-    for mistake in start.mistakes():
-        if mistake.kind == "fails":
-            elsewhere = mistake.line not in (start.line, 1)
-            place = f"{start.dockerfile.path}:{mistake.line}, of image," if elsewhere else place
-            raise must(place, mistake.rule, mistake.example, f"{mistake.got}; {COMMAND_OFF}")
+    def place_of(line: int) -> str:
+        of_entrypoint = start.entrypoint is not None and line in (start.line, 1)
+        return "container_entrypoint" if of_entrypoint else f"{start.dockerfile.path}:{line}, of image,"
+
+    refuse_command(start.mistakes(), place_of)
     if start.starts_toolkit or start.dockerfile.allows_commands:
         return
-    from training_jobs.lint import refused_arguments
-
-    for _, _, refusal in refused_arguments(start.command, given_arguments(context), device_of(context.job_request)):
-        written = f"{f'--{refusal.key}' if refusal.key else 'the arguments'} of {place}"
-        raise must(written, refusal.rule, refusal.example, f"{refusal.got}{OFF}")
+    refuse_arguments(start.command, context, lambda _: place_of(start.line))
     if context.props.get("code") is not None and (script := _other_script(start)) is not None:
         raise must("code", "be left out", "code=None", f"{context.props['code']!r} with an image that starts {script}")
 
 
 def _other_script(start: ImageStart) -> str | None:
     """The script that an image starts, where that runs no other; None where that is not known."""
-    found = [(started.script, start.command.files.get(started.script)) for started in start.command.starts]
-    if len(found) != 1 or found[0][1] is None:
+    started = start.command.starts
+    script = start.command.script_of(started[0]) if len(started) == 1 else None
+    if script is None:
         return None
-    return None if _STARTS_OTHERS.search(found[0][1].read_text(errors="replace")) else f"'/{found[0][0]}'"
+    text = (start.dockerfile.directory / script).read_text(errors="replace")
+    return None if _STARTS_OTHERS.search(text) else f"'/{started[0].script}'"
 
 
 def _start_advice(start: ImageStart, context: JobContext) -> Iterator[Advice]:
@@ -191,15 +186,12 @@ def _start_advice(start: ImageStart, context: JobContext) -> Iterator[Advice]:
         )
 
 
-def _requirement_mistakes(start: ImageStart, image: TrainingImage) -> Iterator[tuple[str, str, Mistake]]:
+def _requirement_mistakes(start: ImageStart, image: TrainingImage) -> Iterator[tuple[str, Mistake]]:
     """The mistakes of files of requirements that a Dockerfile has pip install, as of requirements.txt."""
     if start.installs is None:
         return
-    from training_jobs.lint.requirements import requirement_mistakes
-
     of_python = _OF_PYTHON.fullmatch(image.base or "") if start.base == "public" else None
     target = target_of(image.base if start.base == "toolkit" else None, image, start.installs.elsewhere)
     target = target if of_python is None else replace(target, python=int(of_python[1]))
     for file in start.installs.files:
-        for mistake in requirement_mistakes(file.parent, target, file.name):
-            yield mistake.kind.value, f"{file.parent / mistake.path}:{mistake.line}", mistake
+        yield from mistakes_at(file.parent, target, file.name)

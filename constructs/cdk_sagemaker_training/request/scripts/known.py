@@ -18,19 +18,17 @@ from cdk_sagemaker_training.jobs.hyperparameters import encode_hyperparameter
 from cdk_sagemaker_training.jobs.launchers import PROCESSES_PER_HOST, launchers_of
 from cdk_sagemaker_training.request.context import JobContext
 from cdk_sagemaker_training.request.machine import instance_count, instance_types
-from cdk_sagemaker_training.resources.image_advice import toolkit_advice
+from training_jobs.facts.bases import has_toolkit
 
 if TYPE_CHECKING:
     from cdk_sagemaker_training.resources.image import TrainingImage
     from training_jobs.lint import Job
-    from training_jobs.lint.image_start import Installs
+    from training_jobs.lint.image_installs import Installs
     from training_jobs.lint.requirements import Target
 
 # The toolkit keeps them to itself (params.py of sagemaker-training).
 _OF_TOOLKIT = "sagemaker_"
 REQUIREMENTS = Path("requirements.txt")  # which the toolkit installs
-# AWS's containers of frameworks, whose toolkit starts scripts; those of algorithms have something to do without.
-_OF_FRAMEWORKS = re.compile(r"pytorch|tensorflow|huggingface|mxnet|smdistributed")
 # Requirements that pin a library of Hugging Face, and what installs others beside requirements.txt.
 _OF_HUGGING_FACE = ("transformers", "trl", "peft", "accelerate", "datasets", "deepspeed")
 _PINS = re.compile(r"(\w+)(?:\[[\w, -]+\])?\s*={2,3}\s*(\d+\.\d+(?:\.\d+)?)\s*(?:[;#].*)?")
@@ -108,22 +106,21 @@ def is_offline(props: Mapping[str, Any]) -> bool:
 
 def is_of_framework(image: TrainingImage) -> bool:
     """Whether a Dockerfile builds an image from one of AWS's containers, whose toolkit starts scripts."""
-    base = image.base
-    if image.dockerfile is None or base is None or is_unresolved(base) or is_unlisted(base):
+    if image.dockerfile is None or image.base is None or is_unresolved(image.base) or is_unlisted(image.base):
         return False
-    of_framework = _OF_FRAMEWORKS.match(aws_container(image.dockerfile.image.parent) or "")
-    return of_framework is not None and not any(toolkit_advice(base))
+    container = aws_container(image.dockerfile.image.parent)
+    return container is not None and has_toolkit(container)
 
 
 def _installed_over(image: TrainingImage) -> Installs | None:
     """What is installed over one of AWS's containers; None for another image, or where that is not known."""
-    from training_jobs.lint.image_start import ImageStart, Installs
+    from training_jobs.lint.image_installs import Installs, installs_of
 
     if getattr(image, "is_container", False):
-        return Installs((), (), elsewhere=False)
+        return Installs()
     if not is_of_framework(image) or image.provides or image.dockerfile is None or not image.dockerfile.path.is_file():
         return None
-    return ImageStart(image.dockerfile, "toolkit").installs
+    return installs_of(image.dockerfile)
 
 
 def installed_in(image: TrainingImage, props: Mapping[str, Any], file: Path | None = None) -> Job:
@@ -134,14 +131,12 @@ def installed_in(image: TrainingImage, props: Mapping[str, Any], file: Path | No
     base, installs = image.base, _installed_over(image)
     if installs is None or base is None or is_unresolved(base):
         return Job()
-    files = (*installs.files, *([file] if file is not None else []))
-    of_files = (line for path in files for line in path.read_text(errors="replace").splitlines())
-    lines = [*installs.requirements, *of_files]
-    versions = versions_of(base, image, lines, props)
+    added = [] if file is None else file.read_text(errors="replace").splitlines()
+    versions = versions_of(base, image, [*installs.lines, *added], props)
     variables = {**(image.dockerfile.image.env if image.dockerfile else {}), **(props.get("environment") or {})}
     elsewhere = props.get("container_entrypoint") is not None or "PYTHONPATH" in variables
     known = None if elsewhere else modules_of(base)
-    if known is None or not (installs.requirements or files):
+    if known is None or not (installs.requirements or installs.files or file):
         return Job(modules=known, versions=versions)
     absent = installs.absent() if file is None else installs.absent() & absent_modules(file.parent, file.name)
     return Job(absent=absent - known, versions=versions)
