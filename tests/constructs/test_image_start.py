@@ -105,6 +105,13 @@ def test_hyperparameters_that_nothing_in_an_image_reads_are_a_warning(tmp_path: 
     assert reads.warnings("image-ignores-hyperparameters") == []
 
 
+def test_hyperparameters_are_no_arguments_of_what_an_image_starts(tmp_path: Path) -> None:
+    stack = UserStack()
+    text = 'COPY options.py /opt/\nENTRYPOINT python /opt/options.py "$@"'
+    stack.task(image=image(stack, tmp_path, text), hyperparameters={"other": 1})
+    assert len(stack.warnings("image-ignores-hyperparameters")) == 1
+
+
 def test_files_below_opt_ml_and_machines_that_train_alone_are_warnings(tmp_path: Path) -> None:
     stack = UserStack()
     text = "RUN pip install torch\nCOPY train.py /opt/ml/\nENTRYPOINT"
