@@ -32,6 +32,7 @@ from cdk_sagemaker_training.request.scripts.known import installed_by
 ON_A_CPU = DataParallelJob(InstanceGroup("ml.m5.xlarge"))
 SCRIPT = """
 for batch in loader:
+    optimizer.zero_grad()
     loss = model(tokenizer(batch, padding="longest"))
     loss.backward()
     optimizer.step()

@@ -44,7 +44,8 @@ def train(model, optimizer, images, tokenizer, total=0.0, best=9.0):
         xm.save(model.state_dict(), "/opt/ml/checkpoints/last.pt")
 """
 CPU_LOOP = (
-    "import torch\nfor batch in loader:  # HERE\n    loss = model(batch)\n    loss.backward()\n    optimizer.step()\n"
+    "import torch\nfor batch in loader:  # HERE\n    optimizer.zero_grad()\n    loss = model(batch)\n    loss.backward()\n"
+    "    optimizer.step()\n"
 )
 
 # What is planted in a step, and before the function.
@@ -105,7 +106,8 @@ WHOLE = [
     (
         "item",
         COMPILED,
-        "def step(batch):\n    loss = model(batch)\n    loss.backward()\n    optimizer.step()\n    return loss.item()  # HERE\n"
+        "def step(batch):\n    optimizer.zero_grad()\n    loss = model(batch)\n    loss.backward()\n    optimizer.step()\n"
+        "    return loss.item()  # HERE\n"
         "for epoch in range(3):\n    for batch in loader:\n        step(batch)\n    print(step)",
     ),
 ]

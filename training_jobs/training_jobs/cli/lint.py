@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -26,6 +26,11 @@ def lint(
     dynamic: Annotated[bool, typer.Option("--dynamic", help="The compiler takes batches of any shape.")] = False,
     spot: Annotated[bool, typer.Option("--spot", help="The job can be interrupted.")] = False,
     group: Annotated[list[str] | None, typer.Option(help="The name of each of the job's instance groups.")] = None,
+    hosts: Annotated[int | None, typer.Option(min=1, help="The number of machines that start the script.")] = None,
+    processes_per_host: Annotated[
+        int | None,
+        typer.Option(min=1, help="torchrun's processes on each machine. Default: no launcher, with --hosts."),
+    ] = None,
     package: Annotated[
         list[str] | None,
         typer.Option(help="A version that the container has, like transformers==5.3.0; also of trl, torch and others."),
@@ -52,6 +57,9 @@ def lint(
             f"must be NAME==VERSION, like transformers==5.3.0, got {package}", param_hint="--package"
         )
     job = Job(compiler is not None, dynamic, compiler == "xla", spot, tuple(group or ()), versions=versions)
+    if hosts is not None or processes_per_host is not None:
+        launched = processes_per_host is not None
+        job = replace(job, hosts=hosts or 1, processes_per_host=processes_per_host or 1, launched=launched)
     if python is not None and not re.fullmatch(r"3\.\d+", python):
         raise typer.BadParameter(f"must be a version of Python 3, like 3.12, got {python!r}", param_hint="--python")
     found = lint_folder(path, job)

@@ -68,6 +68,8 @@ _NAMES = re.compile(r"\b(?:torchrun|accelerate|deepspeed|torch\.distributed|mpir
 _ALLOWED = re.compile(r"#\s*training-jobs:\s*allow\s+command\b")
 # What reads hyperparameters in a command.
 _HYPERPARAMETERS = re.compile(r"\$\{?[@*1-9]|SM_HP|SM_USER_ARGS|SM_TRAINING_ENV|SM_CONFIG|hyperparameters\.json")
+# What sets ranks itself, or starts processes that are not read.
+_STARTS_APART = re.compile(r"RANK|WORLD_SIZE|mpirun|srun|(?<![>&])&(?![>&])")
 # How several machines meet, whatever starts them.
 _AS_MANY = "wait for as many machines as the job has, or it waits until max_runtime or a timeout"
 _RANKS = "give each machine a rank of its own: several of one rank do not meet"
@@ -207,6 +209,13 @@ class Command:
     def processes(self) -> int | None:
         """Return how many processes the first launcher starts on each host; None where that is not known, or there is none."""
         return next((self._processes(start) for start in self.starts if start.launcher != "python"), None)
+
+    def started(self) -> tuple[int | None, bool | None]:
+        """Return how many processes of its one script run on each host, and whether a launcher starts them; None if not known."""
+        if len(self.starts) != 1 or _STARTS_APART.search(self.text):
+            return None, None
+        [start] = self.starts
+        return (1, False) if start.launcher == "python" else (self._processes(start), True)
 
     def world(self, start: Start) -> int | None:
         """Return the number of processes on all machines; None where that is not known.

@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 
 from training_jobs.lint.dataclass_options import unknown_arguments, wrong_values
+from training_jobs.lint.distributed import DISTRIBUTED
 from training_jobs.lint.downloads import downloaded
 from training_jobs.lint.optional_dependencies import dependencies_in
 from training_jobs.lint.removed import removed
@@ -18,7 +19,7 @@ from training_jobs.lint.script import Job, Script, always_imported, constant, ke
 
 Found = Iterator[tuple[Script, int, str]]
 Check = Callable[[Sequence[Script], Job], Found]
-RULES: dict[str, Check] = {}
+RULES: dict[str, Check] = {**DISTRIBUTED}
 
 _LOGS = re.compile(
     r"^(?:print|xm\.master_print|(?:\w+\.)*(?:log(?:ger|ging)?|_logger)\.(?:info|debug|warning)|"

@@ -39,6 +39,9 @@ class Job:
         device: What computes, of `trainer_values.Device`.
         offline: Whether its hosts have no route to the internet.
         built: Whether the script is in an image that a Dockerfile builds.
+        hosts: The number of machines that start the script; None where that is not known.
+        processes_per_host: The number of processes of it on each; None where that is not known.
+        launched: Whether torchrun starts them; False where nothing but the toolkit does; None where that is not known.
     """
 
     compiled: bool = False
@@ -54,6 +57,18 @@ class Job:
     device: Device = ""
     offline: bool = False
     built: bool = False
+    hosts: int | None = None
+    processes_per_host: int | None = None
+    launched: bool | None = None
+
+    @property
+    def processes(self) -> int | None:
+        """The number of processes on all machines; None where that is not known."""
+        return (
+            None
+            if None in (self.hosts, self.processes_per_host)
+            else (self.hosts or 0) * (self.processes_per_host or 0)
+        )
 
     def lacks(self, module: str) -> bool:
         """Return whether a module, which is none of Python's own, is certainly not installed.

@@ -35,6 +35,7 @@ from cdk_sagemaker_training.request.scripts.known import (
     installed_by,
     kind_of,
     machines_of,
+    started_in,
     target_of,
     world_of,
 )
@@ -60,7 +61,8 @@ def code_advice(code: TrainingCode, context: JobContext) -> Iterator[Advice]:
     yield from ignored_advice(code, context)
     yield from _requirement_advice(code, context)
     yield from _command_advice(code, context)
-    yield from script_advice(Path(code.directory), files, context, code.script, installed_by(code, context.props))
+    job = started_in(installed_by(code, context.props), context, _command(code, context))
+    yield from script_advice(Path(code.directory), files, context, code.script, job)
 
 
 def debugger_advice(debugger: Debugger, context: JobContext) -> Iterator[Advice]:

@@ -27,6 +27,7 @@ from cdk_sagemaker_training.request.scripts.known import (
     installed_in,
     is_of_framework,
     machines_of,
+    started_in,
     target_of,
 )
 from training_jobs.facts.bases import BARE_MODULES, has_no_packages, is_public
@@ -60,7 +61,8 @@ def built_image_advice(image: TrainingImage, context: JobContext) -> Iterator[Ad
     """Warn of mistakes in the scripts that a Dockerfile copies, in what pip installs, and in what starts."""
     if (start := _start(image, context)) is None:
         return
-    yield from script_advice(start.dockerfile.directory, _scripts(start), context, _entry_point(start), start.job)
+    job = started_in(start.job, context, None if start.starts_toolkit else start.command)
+    yield from script_advice(start.dockerfile.directory, _scripts(start), context, _entry_point(start), job)
     for place, mistake in _requirement_mistakes(start, image):
         if (kind := mistake.kind.value) in ("replaces-framework", "built-otherwise"):
             yield from advice(f"requirement-{kind}", f"{place} {mistake}.")

@@ -22,7 +22,7 @@ from training_jobs.facts.bases import has_toolkit
 
 if TYPE_CHECKING:
     from cdk_sagemaker_training.resources.image import TrainingImage
-    from training_jobs.lint import Job
+    from training_jobs.lint import Command, Job
     from training_jobs.lint.image_installs import Installs
     from training_jobs.lint.requirements import Target
 
@@ -152,14 +152,33 @@ def installed_by(code: TrainingCode, props: Mapping[str, Any]) -> Job:
     return replace(job, versions={}) if Path("setup.py") in files or _installs(code, files) else job
 
 
+def started_in(job: Job, context: JobContext, command: Command | None = None) -> Job:
+    """A job with how many processes of its script run on each machine, and whether torchrun starts them."""
+    request = context.job_request
+    if request.group_names or (command is None and context.props.get("container_entrypoint") is not None):
+        return job  # each group starts in a way of its own
+    hosts, launchers = instance_count(request), launchers_of(request.hyperparameters)
+    if command is not None:
+        each, launched = command.started()
+        return replace(job, hosts=hosts, processes_per_host=each, launched=launched)
+    if not launchers:
+        return replace(job, hosts=hosts, processes_per_host=1, launched=False)
+    by_torchrun = request.hyperparameters.get("sagemaker_torch_distributed_enabled") == "true"
+    facts, given = (
+        [instance_facts(name) for name in instance_types(request)],
+        request.hyperparameters.get(PROCESSES_PER_HOST),
+    )
+    numbers = {None if known is None else known.processes for known in facts}
+    number = int(given) if given is not None and given.isdigit() else numbers.pop() if len(numbers) == 1 else None
+    return replace(job, hosts=hosts, processes_per_host=number, launched=True if by_torchrun else None)
+
+
 def world_of(context: JobContext) -> int | None:
     """The number of torchrun's processes on all machines; None where that is not known."""
-    request = context.job_request
-    hosts, facts = instance_count(request), [instance_facts(name) for name in instance_types(request)]
-    given = request.hyperparameters.get(PROCESSES_PER_HOST, "")
-    each = {int(given) if given.isdigit() else known.processes for known in facts if known is not None}
-    launched = request.hyperparameters.get("sagemaker_torch_distributed_enabled") == "true" and not request.group_names
-    return each.pop() * hosts if launched and hosts is not None and len(each) == 1 and None not in facts else None
+    from training_jobs.lint import Job
+
+    job = started_in(Job(), context)
+    return job.processes if job.launched else None
 
 
 def machines_of(context: JobContext) -> tuple[int | None, int | None, dict[str, str]]:

@@ -1,0 +1,332 @@
+"""Scripts that train apart, with wrong gradients, or wait for ever on several processes; PyTorch itself says which do."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from distributed_scripts import (
+    DDP,
+    JOINED,
+    NOT_RUN,
+    PLANTS,
+    SCRIPT,
+    SPOT,
+    STEP,
+    TORCHRUN,
+    TWO_HOSTS,
+    WITHOUT,
+)
+from typer.testing import CliRunner
+
+from training_jobs.cli.main import app
+from training_jobs.lint import Job, lint_folder
+from training_jobs.lint.distributed import DISTRIBUTED
+
+JOBS = {"torchrun": TORCHRUN, "no launcher": WITHOUT, "two hosts": TWO_HOSTS, "spot": SPOT, "not known": Job()}
+
+
+def found_in(folder: Path, text: str, job: Job) -> list[tuple[str, int]]:
+    (folder / "train.py").write_text(text)
+    return [(one.rule, one.line) for one in lint_folder(folder, job)]
+
+
+@pytest.mark.parametrize("name", PLANTS)
+def test_a_mistake_is_found_on_its_line_and_the_right_script_has_none(name: str, tmp_path: Path) -> None:
+    right, wrong = PLANTS[name].scripts()
+    [line] = [number for number, text in enumerate(wrong.splitlines(), start=1) if "# HERE" in text]
+    assert found_in(tmp_path, right, PLANTS[name].job) == []
+    assert found_in(tmp_path, wrong, PLANTS[name].job) == [(PLANTS[name].rule, line)]
+
+
+def test_each_rule_is_planted() -> None:
+    assert {plant.rule for plant in PLANTS.values()} == {*DISTRIBUTED}
+
+
+AVERAGES = """        for one in model.parameters():
+            dist.all_reduce(one.grad)
+            one.grad /= dist.get_world_size()
+"""
+RIGHT: dict[str, tuple[Job, tuple[tuple[str, str], ...]]] = {
+    "gradients that it averages itself": (
+        TORCHRUN,
+        (
+            (DDP, ""),
+            ("            optimizer.step()\n", "            average(model)\n            optimizer.step()\n"),
+            ("\n\nmain()", "\n\ndef average(model):\n    if dist.is_initialized():\n" + AVERAGES + "\n\nmain()"),
+        ),
+    ),
+    "parameters that it averages itself": (
+        TORCHRUN,
+        (
+            (DDP, ""),
+            (
+                "        last = {",
+                "        for one in model.parameters():\n            dist.all_reduce(one.data)\n        last = {",
+            ),
+        ),
+    ),
+    "a wrapper of another module": (TORCHRUN, ((DDP, "    model = wrap_ddp(model)\n"),)),
+    "horovod": (TORCHRUN, (("import sys\n", "import sys\nimport horovod.torch as hvd\n"), (DDP, ""))),
+    "accelerate": (TORCHRUN, (("import sys\n", "import sys\nfrom accelerate import Accelerator\n"), (DDP, ""))),
+    "a Trainer": (TORCHRUN, (("import sys\n", "import sys\nfrom transformers import Seq2SeqTrainer\n"), (DDP, ""))),
+    "a batch sampler": (TORCHRUN, (("batch_size=4, sampler=sampler", "batch_sampler=OfRank(sampler)"),)),
+    "samplers by a condition": (
+        TORCHRUN,
+        (
+            (
+                "sampler = DistributedSampler(images, shuffle=False)",
+                "sampler = DistributedSampler(images) if rank >= 0 else None",
+            ),
+        ),
+    ),
+    "options of a loader": (
+        TORCHRUN,
+        (
+            ("    loader = DataLoader(", '    more = {"sampler": sampler}\n    loader = DataLoader('),
+            (", sampler=sampler", ", **more"),
+        ),
+    ),
+    "samples that the rank selects": (
+        TORCHRUN,
+        (
+            (
+                "    sampler = Dist",
+                "    images = torch.utils.data.Subset(images, range(rank, 32, 2))\n    sampler = Dist",
+            ),
+            (", sampler=sampler", ""),
+        ),
+    ),
+    "a data set that knows its rank": (
+        TORCHRUN,
+        (
+            ("TensorDataset(torch", "OfRank(torch"),
+            (", sampler=sampler", ""),
+            (
+                "def main",
+                "class OfRank(TensorDataset):\n    def __len__(self):\n        return 32 // dist.get_world_size()\n\n\ndef main",
+            ),
+        ),
+    ),
+    "a loader of validation": (
+        TORCHRUN,
+        (("    first, begin", "    valid_loader = DataLoader(images)\n    first, begin"),),
+    ),
+    "a seed of each rank": (
+        TORCHRUN,
+        ((", sampler=sampler", ", shuffle=True"), ("manual_seed(7)", "manual_seed(7 + rank)")),
+    ),
+    "a save that rank 0 calls": (
+        TORCHRUN,
+        (
+            ('            torch.save(last, "last.pt")\n', "            keep(last)\n"),
+            ("def main", 'def keep(last):\n    torch.save(last, "last.pt")\n\n\ndef main'),
+        ),
+    ),
+    "a save after the others return": (
+        TORCHRUN,
+        (
+            ('        if rank == 0:\n            torch.save(last, "last.pt")\n', "        keep(last, rank)\n"),
+            (
+                "def main",
+                'def keep(last, rank):\n    if rank != 0:\n        return\n    torch.save(last, "last.pt")\n\n\ndef main',
+            ),
+        ),
+    ),
+    "a flag of rank 0": (
+        TORCHRUN,
+        (
+            ("        if rank == 0:\n", "        if writes:\n"),
+            ("    first, begin", "    writes = rank == 0\n    first, begin"),
+        ),
+    ),
+    "a file of each rank": (
+        TORCHRUN,
+        (
+            (
+                '        if rank == 0:\n            torch.save(last, "last.pt")',
+                '        torch.save(last, f"last-{rank}.pt")',
+            ),
+        ),
+    ),
+    "the barriers around what rank 0 does first": (
+        TORCHRUN,
+        (
+            (
+                "    model = torch.nn.Linear(4, 1)\n",
+                "    if rank != 0:\n        dist.barrier()\n    model = torch.nn.Linear(4, 1)\n"
+                "    if rank == 0:\n        dist.barrier()\n",
+            ),
+        ),
+    ),
+    "a broadcast on both sides": (
+        TORCHRUN,
+        (
+            (
+                "    first, begin",
+                "    if rank == 0:\n        dist.broadcast(torch.ones(1), 0)\n    else:\n"
+                "        dist.broadcast(torch.zeros(1), 0)\n    first, begin",
+            ),
+        ),
+    ),
+    "a barrier of a smaller group": (
+        TORCHRUN,
+        (("    first, begin", "    if rank == 0:\n        dist.barrier(group=of_nodes)\n    first, begin"),),
+    ),
+    "a point-to-point send": (
+        TORCHRUN,
+        (("    first, begin", "    if rank == 0:\n        dist.send(torch.ones(1), 1)\n    first, begin"),),
+    ),
+    "gradients set to None": (
+        TORCHRUN,
+        (
+            (
+                "            optimizer.zero_grad()\n",
+                "            for one in model.parameters():\n                one.grad = None\n",
+            ),
+        ),
+    ),
+    "a limit beside GradScaler in another branch": (
+        TORCHRUN,
+        (
+            ("    first, begin", '    scaler = torch.amp.GradScaler("cpu")\n    first, begin'),
+            (
+                STEP,
+                "            if rank > 8:\n                scaler.scale(loss).backward()\n"
+                "                scaler.step(optimizer)\n"
+                "            else:\n                loss.backward()\n"
+                "                torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)\n                optimizer.step()\n",
+            ),
+        ),
+    ),
+    "an optimizer of another model": (
+        TORCHRUN,
+        (
+            ("    first, begin", "    fully_shard(other)\n    first, begin"),
+            ("def main", "other = torch.nn.Linear(4, 4)\n\n\ndef main"),
+        ),
+    ),
+    "variables that it sets": (WITHOUT, (("def main():\n", 'def main():\n    os.environ["RANK"] = "0"\n'),)),
+    "a group by a condition": (
+        WITHOUT,
+        (
+            (
+                JOINED,
+                f'    if os.environ.get("WORLD_SIZE"):\n    {JOINED.splitlines()[0]}\n    rank = dist.get_rank()\n',
+            ),
+        ),
+    ),
+    "processes that it starts": (WITHOUT, (("\n\nmain()\n", "\n\ntorch.multiprocessing.spawn(main, nprocs=2)\n"),)),
+    "SGD, which has no moments": (
+        SPOT,
+        (
+            ('"optimizer": optimizer.state_dict(), ', ""),
+            ("optim.Adam(", "optim.SGD("),
+            ('        optimizer.load_state_dict(last["optimizer"])\n', ""),
+        ),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", RIGHT)
+def test_what_is_right_in_another_way_is_not_reported(name: str, tmp_path: Path) -> None:
+    job, changes = RIGHT[name]
+    text = SCRIPT
+    for old, new in changes:
+        assert text.count(old) == 1, old
+        text = text.replace(old, new)
+    assert found_in(tmp_path, text, job) == []
+
+
+def test_modules_that_the_entry_point_imports_are_one_program_and_others_are_of_others(tmp_path: Path) -> None:
+    train = SCRIPT.replace(DDP, "    model = parallel.wrapped(model)\n").replace(
+        "import sys\n", "import sys\n\nfrom lib import parallel\n", 1
+    )
+    (tmp_path / "lib").mkdir()
+    (tmp_path / "other.py").write_text(SCRIPT)
+    (tmp_path / "lib" / "parallel.py").write_text("def wrapped(model):\n    return model\n")
+    [(rule, _)] = found_in(tmp_path, train, TORCHRUN)
+    assert rule == "gradients"
+    wraps = (
+        "from torch.nn.parallel import DistributedDataParallel as DDP\n\n\ndef wrapped(model):\n    return DDP(model)\n"
+    )
+    (tmp_path / "lib" / "parallel.py").write_text(wraps)
+    assert found_in(tmp_path, train, TORCHRUN) == []
+
+
+def test_a_module_that_nothing_of_the_folder_starts_is_of_others(tmp_path: Path) -> None:
+    module = SCRIPT.replace(DDP, "").removesuffix("main()\n")
+    assert found_in(tmp_path, module, Job()) == []
+    assert [rule for rule, _ in found_in(tmp_path, f"{module}main()\n", Job())] == ["gradients"]
+
+
+def test_how_many_processes_there_are_is_of_the_job(tmp_path: Path) -> None:
+    alone = PLANTS["no process group"].scripts()[1]
+    for hosts, each, warns in ((1, 1, False), (2, 1, True), (1, 8, True), (None, 1, False), (2, None, False)):
+        found = found_in(tmp_path, alone, Job(hosts=hosts, processes_per_host=each))
+        assert [rule for rule, _ in found] == ["process-group"] * warns
+
+
+def test_the_command_takes_processes_and_whether_there_is_a_launcher(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(PLANTS["a group without a launcher"].scripts()[1])
+    assert CliRunner().invoke(app, ["lint", str(tmp_path)]).output == ""
+    alone = CliRunner().invoke(app, ["lint", str(tmp_path), "--hosts", "1"])
+    assert alone.output.rstrip().endswith("[launcher]")
+    (tmp_path / "train.py").write_text(PLANTS["the first GPU"].scripts()[1])
+    assert (
+        CliRunner()
+        .invoke(app, ["lint", str(tmp_path), "--processes-per-host", "8"])
+        .output.startswith("train.py:29: all 8 processes of a host use its first GPU")
+    )
+
+
+@pytest.fixture(scope="module")
+def outcomes() -> dict[str, Any]:
+    ran = subprocess.run(
+        [sys.executable, "run_distributed_scripts.py"], cwd=Path(__file__).parent, capture_output=True, text=True
+    )
+    assert ran.returncode == 0, ran.stderr
+    found: dict[str, Any] = json.loads(ran.stdout)
+    return found
+
+
+def values(outcome: dict[str, Any]) -> list[float]:
+    return [value for one in outcome["parameters"] for value in one]
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("name", [name for name, plant in PLANTS.items() if plant.rule not in NOT_RUN])
+def test_pytorch_runs_the_right_script_as_one_process_with_the_whole_batch_does_and_the_wrong_one_otherwise(
+    name: str, outcomes: dict[str, Any]
+) -> None:
+    right, wrong = outcomes[name]["right"], outcomes[name]["wrong"]
+    rule = PLANTS[name].rule
+    assert not any("error" in one for one in right)
+    [whole] = [pytest.approx(values(one), abs=1e-5) for one in outcomes["whole"]]
+    # The right ones train as one process does with all samples of a step, but for those of one process, and those that clip.
+    of_two = rule not in ("launcher", "unscale", "clip-shards", "samples", "process-group")
+    if of_two:
+        assert [values(one) for one in right] == [whole, whole]
+    if rule in ("collective", "launcher"):
+        assert all("error" in one for one in wrong)
+        return
+    assert not any("error" in one for one in wrong), "it ends with success, and is wrong"
+    if rule in ("unscale", "clip-shards"):
+        expected = {"unscale": 1.0}.get(rule, right[1]["norms"][0])
+        assert right[0]["norms"][0] == pytest.approx(expected)
+        assert wrong[0]["norms"][0] != pytest.approx(expected, rel=0.01)
+        return
+    assert all(values(one) != whole for one in wrong)
+    if rule in ("samples", "process-group", "rank-of-host"):
+        assert wrong[0]["seen"] == wrong[1]["seen"]
+        assert not {*right[0]["seen"]} & {*right[1]["seen"]}
+
+
+@pytest.mark.soak
+def test_the_optimizer_that_has_no_shards_trains_nothing(outcomes: dict[str, Any]) -> None:
+    found = outcomes["an optimizer of what is sharded later"]["wrong"]
+    assert found[0]["parameters"] == found[0]["begin"]

@@ -1,0 +1,394 @@
+"""The rules of loops that are written by hand: what trains apart, with wrong gradients, or waits for ever.
+
+Each has its source in its docstring; they are of PyTorch. Where a library trains, like accelerate, they say nothing.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+from training_jobs.lint.program import (
+    Program,
+    are_opposite,
+    conditions,
+    function_around,
+    programs,
+    side_of,
+)
+from training_jobs.lint.script import Function, Job, Script, constant, keyword, name_of, whole_name
+
+Found = Iterator[tuple[Script, int, str]]
+
+_SHARDING = ("FullyShardedDataParallel", "FSDP", "fully_shard")
+_COLLECTIVES = {
+    *(
+        "barrier",
+        "monitored_barrier",
+        "all_reduce",
+        "all_gather",
+        "all_gather_object",
+        "all_gather_into_tensor",
+        "new_group",
+    ),
+    *(
+        "broadcast",
+        "broadcast_object_list",
+        "reduce",
+        "reduce_scatter",
+        "reduce_scatter_tensor",
+        "gather",
+        "gather_object",
+    ),
+    *("scatter", "scatter_object_list", "all_to_all", "all_to_all_single"),
+}
+_OF_SHARDED = ("state_dict", "clip_grad_norm_")
+_RANK = re.compile(r"\b\w*rank\b|world_size|process_index", re.IGNORECASE)
+# What may ask whether it is the one process that writes.
+_FIRST = re.compile(
+    r"rank|master|main|primary|chief|coordinator|process_zero|process_index|leader|ordinal|gpu|\bis_root", re.IGNORECASE
+)
+_SEEDS = ("manual_seed", "manual_seed_all", "seed", "seed_everything", "set_seed", "default_rng", "Generator")
+_DEALS = re.compile(r"shard$|^split_\w*by|webdataset|iterabledataset", re.IGNORECASE)
+_DEALT = re.compile(r"shard|split_\w*by|replica|stream|iterable|\bwds\b|rank|world_size|sampler", re.IGNORECASE)
+_SAMPLER = re.compile(r"\b\w*sampler\b", re.IGNORECASE)
+# Samplers that have all samples, on each process.
+_OF_ALL = {"randomsampler", "sequentialsampler", "weightedrandomsampler", "subsetrandomsampler"}
+_EVALUATES = re.compile(r"eval|valid|\bval|_val|test|predict|\bdev|infer", re.IGNORECASE)
+_OPTIMIZER = re.compile(r"adam|sgd|optim|lion|adafactor|rmsprop|lamb", re.IGNORECASE)
+_ZEROES = re.compile(r"zero_?grad|(?:clear|reset)_grad|\.grad\s*=\s*None|\.grad(?:\.data)?\.(?:zero_|fill_|mul_|copy_)")
+_STARTS = ("spawn", "Process", "Popen", "start_processes", "run", "check_call")
+_OF_LAUNCHER = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE")
+_SETS = re.compile(
+    r"""environ\[["']\w*(?:RANK|WORLD_SIZE)["']\]\s*=(?!=)|setdefault\(\s*["']\w*RANK|["']\w*RANK["']\s+(?:not )?in\b"""
+    r"|environ\.update|putenv|spawn\(|start_processes|torchrun|torch\.distributed\.(?:run|launch)|subprocess|set_env"
+)
+_PICKS = re.compile(
+    r"local_?rank|set_device|device_id|local_process|current_device|device_mesh|cuda_visible|gpu_id|dev_id|device_count\(",
+    re.I,
+)
+_ON_FIRST = re.compile(r"""\.cuda\(\)|["']cuda(?::0)?["']""")
+_OF_HOSTS = re.compile(r"hosts|num_nodes|nnodes|node_rank|host_rank", re.IGNORECASE)
+_WITH_MOMENTS = ("Adam", "AdamW", "Adagrad", "Adamax", "NAdam", "RAdam", "RMSprop", "Adafactor")
+
+
+def _collective(scripts: Sequence[Script], job: Job) -> Found:
+    """torch.distributed: "Collective communication functions": each process of the group calls them, or the others wait.
+
+    So do ``torch.distributed.checkpoint.save``, the forward and the ``state_dict`` of a sharded model (FSDP).
+    """
+    for script in scripts:
+        sharded = _sharded(script)
+        waiting = {
+            name
+            for name, function in script.functions.items()
+            if any(
+                function_around(script, call) is function and not side_of(script, call)
+                for call in ast.walk(function)
+                if isinstance(call, ast.Call) and _is_collective(script, call)
+            )
+        }
+        found = [
+            (call, side_of(script, call))
+            for call in script.calls
+            if _is_collective(script, call) or script.called_here(call) in waiting or _gathers(call, sharded)
+        ]
+        for call, side in found:
+            if side and not any(are_opposite(side, other) for _, other in found):
+                ranks = "rank 0 alone" if side == "one" else "all ranks but 0"
+                why = "the others wait for it, or it for them, until a timeout ends the job: call it on all ranks"
+                yield script, call.lineno, f"{whole_name(call)}() on {ranks}: {why}"
+
+
+def _sharded(script: Script) -> set[str]:
+    """The names of models that are sharded."""
+    wraps = [call for call in script.calls if name_of(call) in _SHARDING and call.args]
+    names = {ast.unparse(call.args[0]) for call in wraps if name_of(call) == "fully_shard"}
+    return names | {
+        ast.unparse(target)
+        for node in script.nodes
+        if isinstance(node, ast.Assign) and node.value in wraps
+        for target in node.targets
+    }
+
+
+def _gathers(call: ast.Call, sharded: set[str]) -> bool:
+    """Whether a call gathers the parameters of a sharded model."""
+    function = call.func
+    if isinstance(function, ast.Attribute) and function.attr in _OF_SHARDED:
+        return ast.unparse(function.value) in sharded
+    return ast.unparse(function) in sharded
+
+
+def _is_collective(script: Script, call: ast.Call) -> bool:
+    """Whether all processes must make a call."""
+    name, imported = name_of(call), script.imported(call.func)
+    if imported.startswith("torch.distributed.checkpoint."):
+        return name in ("save", "load", "async_save")
+    if imported.startswith("torch.distributed."):
+        return name in _COLLECTIVES and keyword(call, "group") is None
+    return name == "wait_for_everyone" or imported == "torch_xla.core.xla_model.rendezvous"
+
+
+def _process_group(scripts: Sequence[Script], job: Job) -> Found:
+    """torch.distributed, "Initialization": a process belongs to no group before ``init_process_group``."""
+    for program in programs(scripts, job.entry_point) if (job.processes or 1) > 1 else ():
+        starts = {*_STARTS} & program.used
+        if program.by_hand and not program.joins and not starts and not program.averages:
+            how = "call torch.distributed.init_process_group() and wrap the model in DistributedDataParallel"
+            why = (
+                f"the job's {job.processes} processes join no process group, and each trains a model of its own: {how}"
+            )
+            yield program.script, program.line, f"{why}, or start one"
+
+
+def _gradients(scripts: Sequence[Script], job: Job) -> Found:
+    """PyTorch's tutorial "Getting Started with Distributed Data Parallel": DDP averages gradients, a process group does not."""
+    for program in programs(scripts, job.entry_point):
+        if program.by_hand and program.joins and not program.averages:
+            why = "the process group averages no gradients, so that each process trains a model of its own"
+            yield program.script, program.line, f"{why}: wrap the model in DistributedDataParallel"
+
+
+def _samples(scripts: Sequence[Script], job: Job) -> Found:
+    """PyTorch's DistributedSampler: each process "load[s] a subset of the original dataset that is exclusive to it"."""
+    for program in programs(scripts, job.entry_point):
+        seeded = any(name_of(call) in _SEEDS and _RANK.search(ast.unparse(call)) for _, call in program.calls)
+        if not program.by_hand or not program.joins or seeded or any(map(_DEALS.search, program.used)):
+            continue
+        for script, call in program.calls:
+            if name_of(call) == "DataLoader" and not _evaluates(script, call) and _has_all(program, call):
+                why = "each process has all samples in each epoch"
+                yield script, call.lineno, f"{why}: give it sampler=DistributedSampler(...)"
+
+
+def _evaluates(script: Script, node: ast.AST) -> bool:
+    """Whether a node is in a function, or sets a variable, for evaluation."""
+    around = (one for one in script.ancestors(node) if isinstance(one, ast.FunctionDef | ast.Assign))
+    names = [one.name if isinstance(one, ast.FunctionDef) else ast.unparse(one.targets[0]) for one in around]
+    return any(map(_EVALUATES.search, (*names, ast.unparse(node))))
+
+
+def _has_all(program: Program, loader: ast.Call) -> bool:
+    """Whether a loader has no sampler that deals out samples, and a data set that certainly does not either."""
+    samplers = [one.value for one in loader.keywords if one.arg in ("sampler", "batch_sampler")]
+    for value in (one.value for one in loader.keywords if one.arg is None):
+        given = program.assigned(ast.unparse(value))
+        if not given or any("sampler" in ast.unparse(one) for one in given):
+            return False
+    for value in samplers:
+        given = [value] if isinstance(value, ast.Constant | ast.Call) else program.assigned(ast.unparse(value))
+        if not given or any({*_SAMPLER.findall(ast.unparse(one).lower())} - _OF_ALL for one in given):
+            return False
+    data = loader.args[0] if loader.args else keyword(loader, "dataset")
+    left: list[ast.AST] = [] if data is None else [data]
+    seen = set[str]()
+    while left:
+        one = left.pop()
+        if _DEALT.search(ast.unparse(one)):
+            return False
+        for name in {ast.unparse(node) for node in ast.walk(one) if isinstance(node, ast.Name | ast.Attribute)} - seen:
+            seen.add(name)
+            left += program.assigned(name)
+            left += [
+                node
+                for script in program.scripts
+                for node in script.nodes
+                if isinstance(node, Function | ast.ClassDef) and node.name == name
+            ]
+    return data is not None
+
+
+def _writes(scripts: Sequence[Script], job: Job) -> Found:
+    """DDP's tutorial, "Save and Load Checkpoints": "save the model in only one process"."""
+    for program in programs(scripts, job.entry_point):
+        for script, call in program.calls if program.by_hand and program.joins else ():
+            if script.imported(call.func) == "torch.save" and not _is_of_one(program, script, call):
+                why = "all processes of a host write this file at once, and one may cut short what another wrote"
+                yield script, call.lineno, f"{why}: save on rank 0 alone"
+
+
+def _is_of_one(program: Program, script: Script, node: ast.AST, depth: int = 4) -> bool:
+    """Whether one process alone may reach a node, or each has a file of its own."""
+    if _RANK.search(ast.unparse(node)):
+        return True
+    for test, _ in conditions(script, node):
+        names = [one for one in ast.walk(test) if isinstance(one, ast.Name | ast.Attribute)]
+        values = [value for name in names for value in program.assigned(ast.unparse(name))]
+        if any(_FIRST.search(ast.unparse(one)) for one in (test, *values)):
+            return True
+    function = function_around(script, node)
+    if function is None or not depth:
+        return function is not None
+    if any(not ast.unparse(one).endswith("record") for one in function.decorator_list):
+        return True
+    sites = [(one, call) for one, call in program.calls if name_of(call) == function.name]
+    return not sites or any(_is_of_one(program, one, call, depth - 1) for one, call in sites)
+
+
+def _unscale(scripts: Sequence[Script], job: Job) -> Found:
+    """PyTorch's "Automatic Mixed Precision examples", "Gradient clipping": the threshold is of unscaled gradients."""
+    for program in programs(scripts, job.entry_point):
+        scales = any("GradScaler" in name for name in program.used) and "unscale_" not in program.used
+        for script, call in program.calls if scales and program.by_hand else ():
+            of_torch = script.imported(call.func).startswith("torch.")
+            if name_of(call) in ("clip_grad_norm_", "clip_grad_value_") and of_torch and _is_scaled(script, call):
+                why = "clips what GradScaler has scaled, by 65536 at first, so that the limit is that much lower"
+                yield script, call.lineno, f"{why}: scaler.unscale_(optimizer) before it"
+
+
+def _is_scaled(script: Script, clip: ast.Call) -> bool:
+    """Whether what is nearest before a call, of what differentiates a loss, scales it."""
+    inner: ast.AST = clip
+    for around in script.ancestors(clip):
+        for block in (getattr(around, name, None) for name in ("body", "orelse")):
+            for before in reversed(block[: block.index(inner)] if isinstance(block, list) and inner in block else []):
+                if "backward(" in (text := ast.unparse(before)):
+                    return "scale(" in text
+        inner = around
+    return False
+
+
+def _zero_grad(scripts: Sequence[Script], job: Job) -> Found:
+    """PyTorch's tutorial "Zeroing out gradients": gradients accumulate "when .backward() is called"."""
+    for program in programs(scripts, job.entry_point):
+        if program.by_hand and not program.mentions(_ZEROES):
+            why = "nothing sets the gradients to zero, so that each step adds those of all before it"
+            yield program.script, program.line, f"{why}: optimizer.zero_grad() in each step"
+
+
+def _sharded_later(scripts: Sequence[Script], job: Job) -> Found:
+    """FSDP: "the optimizer must be initialized after the module has been wrapped", which gives it other parameters."""
+    for script in scripts:
+        wraps = [call for call in script.calls if name_of(call) in _SHARDING and call.args]
+        for call in script.calls if "param_groups" not in script.used_names else ():
+            parameters = [ast.unparse(one) for one in (*call.args, *(one.value for one in call.keywords))]
+            for wrap in wraps if _OPTIMIZER.search(ast.unparse(call.func)) else ():
+                of_model = any(text.startswith(f"{ast.unparse(wrap.args[0])}.parameters()") for text in parameters)
+                together = function_around(script, call) is function_around(script, wrap)
+                if of_model and together and call.lineno < wrap.lineno:
+                    why = (
+                        f"has the parameters from before {whole_name(wrap)}(), which replaces them, and trains nothing"
+                    )
+                    yield script, call.lineno, f"{whole_name(call)}() {why}: make it after"
+                    break
+
+
+def _clip_shards(scripts: Sequence[Script], job: Job) -> Found:
+    """FSDP, ``clip_grad_norm_``: that of ``torch.nn.utils`` has the norm of the process's own shards."""
+    for program in programs(scripts, job.entry_point):
+        if {"FSDP", "FullyShardedDataParallel"} & program.called and not {"fully_shard", "NO_SHARD"} & program.used:
+            clips = [(one, call) for one, call in program.calls if name_of(call) == "clip_grad_norm_"]
+            if all(script.imported(call.func).startswith("torch.nn.utils") for script, call in clips):
+                for script, call in clips:
+                    why = "clips by the norm of each process's own shards, another on each"
+                    yield script, call.lineno, f"{why}: model.clip_grad_norm_(...)"
+
+
+def _launcher(scripts: Sequence[Script], job: Job) -> Found:
+    """torch.distributed, "Environment variable initialization": RANK and WORLD_SIZE are required, which torchrun sets."""
+    for program in programs(scripts, job.entry_point) if job.launched is False else ():
+        if program.mentions(_SETS):
+            continue
+        for script in program.scripts:
+            for node in script.nodes:
+                name = _needed(script, node)
+                if name and _is_certain(program, script, node):
+                    why = f"{name} is not set without a launcher, and the script ends with an error"
+                    yield script, node.lineno, f"{why}: launcher=Torchrun()"  # type: ignore[attr-defined]
+                    return
+
+
+def _needed(script: Script, node: ast.AST) -> str:
+    """The variable of a launcher without which a node fails; "" for others."""
+    if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load) and "environ" in ast.unparse(node.value):
+        name = constant(node.slice)
+        return name if isinstance(name, str) and name in _OF_LAUNCHER else ""
+    if isinstance(node, ast.Call) and name_of(node) == "init_process_group" and len(node.args) < 2:
+        given = {one.arg for one in node.keywords}
+        of_environment = constant(keyword(node, "init_method")) in (None, "env://")
+        return "RANK" if not given & {"rank", "world_size", "store", None} and of_environment else ""
+    return ""
+
+
+def _is_certain(program: Program, script: Script, node: ast.AST, depth: int = 4) -> bool:
+    """Whether a node runs on no condition."""
+    tests = [test for test, _ in conditions(script, node) if "__name__" not in ast.unparse(test)]
+    if tests or any(isinstance(one, ast.Try | ast.Lambda) for one in script.ancestors(node)) or not depth:
+        return False
+    function = function_around(script, node)
+    if function is None:
+        return True
+    sites = [(one, call) for one, call in program.calls if name_of(call) == function.name]
+    return bool(sites) and all(_is_certain(program, one, call, depth - 1) for one, call in sites)
+
+
+def _one_device(scripts: Sequence[Script], job: Job) -> Found:
+    """NCCL takes one process for each device ("Duplicate GPU detected"); DDP's tutorial: "one process per device"."""
+    several = (job.processes_per_host or 1) > 1 and job.launched and job.device != "cpu"
+    for program in programs(scripts, job.entry_point) if several else ():
+        if not program.by_hand or not program.joins or program.mentions(_PICKS):
+            continue
+        for script in program.scripts:
+            for number, text in enumerate(script.text.splitlines(), start=1):
+                if _ON_FIRST.search(text.partition("#")[0]):
+                    why = f"all {job.processes_per_host} processes of a host use its first GPU"
+                    yield script, number, f"{why}: torch.cuda.set_device(int(os.environ['LOCAL_RANK'])) first"
+                    return
+
+
+def _rank_of_host(scripts: Sequence[Script], job: Job) -> Found:
+    """Torchrun's "Environment Variables": it sets RANK and WORLD_SIZE for each process; hosts are fewer."""
+    several = (job.processes_per_host or 1) > 1 and job.launched
+    for program in programs(scripts, job.entry_point) if several else ():
+        for script in program.scripts:
+            for node in script.nodes:
+                value = _sets_size(node)
+                values = [] if value is None else [value, *program.assigned(ast.unparse(value))]
+                if any(_OF_HOSTS.search(ast.unparse(one)) for one in values):
+                    why = f"the number of hosts in place of processes, of which torchrun starts {job.processes_per_host} on each"
+                    how = "leave RANK and WORLD_SIZE as torchrun sets them"
+                    yield script, node.lineno, f"{why}: {how}"  # type: ignore[attr-defined]
+
+
+def _sets_size(node: ast.AST) -> ast.expr | None:
+    """What a node sets the number of processes to; None for others."""
+    if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Subscript):
+        target = node.targets[0]
+        is_size = constant(target.slice) == "WORLD_SIZE" and "environ" in ast.unparse(target.value)
+        return node.value if is_size else None
+    is_joined = isinstance(node, ast.Call) and name_of(node) == "init_process_group"
+    return keyword(node, "world_size") if is_joined and isinstance(node, ast.Call) else None
+
+
+def _optimizer_state(scripts: Sequence[Script], job: Job) -> Found:
+    """PyTorch's tutorial "Saving and loading a general checkpoint": "It is important to also save the optimizer's state_dict"."""
+    for program in programs(scripts, job.entry_point) if job.spot else ():
+        saves = [(one, call) for one, call in program.calls if one.imported(call.func) == "torch.save"]
+        moments = [name for _, call in program.calls if (name := name_of(call)) in _WITH_MOMENTS]
+        kept = [
+            call
+            for _, call in program.calls
+            if _OPTIMIZER.search(ast.unparse(call)) and name_of(call) in ("state_dict", "save", "get_state_dict")
+        ]
+        if program.by_hand and moments and saves and not kept and "load_state_dict" in program.used:
+            (script, call), why = saves[0], f"an interrupted job goes on without the moments of {moments[0]}"
+            yield script, call.lineno, f"{why}: save optimizer.state_dict() too, and load it"
+
+
+DISTRIBUTED: Mapping[str, Callable[[Sequence[Script], Job], Found]] = {
+    "collective": _collective,
+    "process-group": _process_group,
+    "gradients": _gradients,
+    "samples": _samples,
+    "writes": _writes,
+    "unscale": _unscale,
+    "zero-grad": _zero_grad,
+    "sharded-later": _sharded_later,
+    "clip-shards": _clip_shards,
+    "launcher": _launcher,
+    "one-device": _one_device,
+    "rank-of-host": _rank_of_host,
+    "optimizer-state": _optimizer_state,
+}

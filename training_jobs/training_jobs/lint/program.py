@@ -1,0 +1,256 @@
+"""A script that trains with what it imports and what imports it, as the rules of several processes see it."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal
+
+from training_jobs.lint.script import Function, Loop, Script, constant, name_of
+
+# Libraries that join processes, average gradients and deal out samples by themselves, or may.
+_LIBRARIES = re.compile(
+    r"accelerate|bagua|byteps|catalyst|colossalai|composer|deepspeed|detectron2|fairscale|fairseq|fastai|horovod|ignite|jax|keras|"
+    r"lightning|megatron\w*|mmengine|mxnet|nemo|pytorch_lightning|ray|tensorflow|torch_xla|torchtitan|torchtune|unsloth|verl"
+)
+_MODULES = ("smdistributed.modelparallel", "torch.distributed.rpc", "torch.distributed.autograd")
+_JOINS = re.compile(r"init_process_group|init_device_mesh")
+_AVERAGES = re.compile(
+    r"ddp|fsdp|distributed_?data_?parallel|fully_?shard|(?:average|reduce|sync)\w*_grad|replicate$|paralleli[sz]e|^distribute_"
+    r"|dtensor|pipeline_?(?:stage|parallel|module)|^schedule|register_comm_hook",
+    re.IGNORECASE,
+)
+_REDUCES = re.compile(r"reduce|all_?gather|broadcast", re.IGNORECASE)
+_GRADIENTS = re.compile(r"grad\b|grads\b|gradients?\b|\bparameters\(", re.IGNORECASE)
+# Which process it is among all, or those of its host; not among those of a smaller group.
+_NUMBER = re.compile(
+    r"(?:^|\.)(?:global_|world_|local_)?rank$|(?:^|[._])get_(?:global_|world_|local_)?rank\(\)$"
+    r"|environ\W+(?:get\W+)?(?:LOCAL_)?RANK\b.*$",
+    re.IGNORECASE,
+)
+_FIRST = re.compile(
+    r"(?:^|\.)(?:is_)?(?:main|master|local_main|main_local)(?:_process|_rank)?(?:\(\))?$"
+    r"|is_world_process_zero(?:\(\))?$|is_master_ordinal\(\w*\)$"
+)
+Side = Literal["one", "others", ""]
+_OPPOSITE: dict[Side, Side] = {"one": "others", "others": "one", "": ""}
+
+
+@dataclass(frozen=True)
+class Program:
+    """A script that trains, what it imports, and what imports it.
+
+    Attributes:
+        script: That which trains: it has a loop of steps that differentiates a loss.
+        scripts: All of them.
+    """
+
+    script: Script
+    scripts: tuple[Script, ...]
+
+    @property
+    def line(self) -> int:
+        """The line of the loop of steps."""
+        return self.script.step_loops[0].lineno
+
+    @cached_property
+    def calls(self) -> list[tuple[Script, ast.Call]]:
+        """Their calls."""
+        return [(script, call) for script in self.scripts for call in script.calls]
+
+    @cached_property
+    def called(self) -> set[str]:
+        """The last parts of the names of what they call, but for their own functions and classes."""
+        own = {
+            node.name for script in self.scripts for node in script.nodes if isinstance(node, Function | ast.ClassDef)
+        }
+        return {name_of(call) for _, call in self.calls} - own
+
+    @cached_property
+    def used(self) -> set[str]:
+        """The names that they read."""
+        return set().union(*(script.used_names for script in self.scripts))
+
+    @cached_property
+    def by_hand(self) -> bool:
+        """Whether no library trains in their place."""
+        whole = {name for script in self.scripts for name in script.aliases.values()}
+        packages = set().union(*(script.imports for script in self.scripts))
+        trainers = ("transformers", "trl", "sentence_transformers")
+        return not (
+            any(map(_LIBRARIES.fullmatch, packages))
+            or any(name.startswith(_MODULES) or (name.startswith(trainers) and "Trainer" in name) for name in whole)
+        )
+
+    @cached_property
+    def joins(self) -> bool:
+        """Whether they join a process group."""
+        return any(map(_JOINS.search, self.used))
+
+    @cached_property
+    def averages(self) -> bool:
+        """Whether something may average gradients, or the parameters."""
+        return any(map(_AVERAGES.search, self.called)) or any(
+            _REDUCES.search(name_of(call)) and _is_of_gradients(script, call) for script, call in self.calls
+        )
+
+    def mentions(self, text: re.Pattern[str]) -> bool:
+        """Return whether one of them has a text.
+
+        Args:
+            text: The text.
+        """
+        return any(text.search(script.text) for script in self.scripts)
+
+    def assigned(self, name: str) -> list[ast.expr]:
+        """Return what is assigned to a variable or an attribute, and what returns it as a function, or holds it as a class.
+
+        Args:
+            name: Its name, as it is written.
+        """
+        return assigned_in(self.scripts, name)
+
+
+def programs(scripts: Sequence[Script], entry_point: str = "") -> Iterator[Program]:
+    """Yield the programs of a folder, which are started: one of their scripts does something when it is imported, or is named.
+
+    Args:
+        scripts: Those of the folder.
+        entry_point: Path of the one that is started; "" where that is not known.
+    """
+    imports = {script: _imports(script, scripts) for script in scripts}
+    known = any(script.path == entry_point for script in scripts)
+    for script in scripts:
+        if not any(isinstance(node, ast.Call) and name_of(node) == "backward" for node in script.each_step):
+            continue
+        starts = {script}
+        while more := {one for one, imported in imports.items() if imported & starts} - starts:
+            starts |= more
+        found, left = set[Script](), [one for one in starts if not known or one.path == entry_point]
+        if not any(map(_starts, left)):
+            continue
+        while left:
+            if (one := left.pop()) not in found:
+                found.add(one)
+                left += imports[one]
+        yield Program(script, tuple(one for one in scripts if one in found))
+
+
+def _starts(script: Script) -> bool:
+    """Whether a script does something when it is started."""
+    done = (node for node in script.tree.body if isinstance(node, Loop | ast.If | ast.With | ast.Expr))
+    return any(isinstance(node, ast.Call) for one in done for node in ast.walk(one))
+
+
+def _imports(script: Script, scripts: Sequence[Script]) -> set[Script]:
+    """The scripts that one imports, by the last parts of their names."""
+    names = set[str]()
+    for node in script.nodes:
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            names |= {part for alias in node.names for part in alias.name.split(".")}
+            names |= set((node.module or "").split(".") if isinstance(node, ast.ImportFrom) else ())
+    ends = ((one, one.path.removesuffix(".py").removesuffix("/__init__").rpartition("/")[2]) for one in scripts)
+    return {one for one, name in ends if one is not script and name in names}
+
+
+def _is_of_gradients(script: Script, call: ast.Call) -> bool:
+    """Whether what reduces has gradients or parameters: by its arguments, by its loop, or in a function without a step."""
+    around = next((one for one in script.ancestors(call) if isinstance(one, Loop)), None)
+    parts: list[ast.AST] = [call]
+    if around is not None and around not in script.step_loops and not _differentiates(around):
+        parts.append(around)
+    function = function_around(script, call)
+    if function is not None and not _differentiates(function):
+        parts.append(function)
+    return any(_GRADIENTS.search(ast.unparse(one)) for one in parts)
+
+
+def _differentiates(node: ast.AST) -> bool:
+    return any(isinstance(one, ast.Call) and name_of(one) == "backward" for one in ast.walk(node))
+
+
+def assigned_in(scripts: Iterable[Script], name: str) -> list[ast.expr]:
+    """Return what scripts assign to a variable or an attribute.
+
+    Args:
+        scripts: The scripts.
+        name: Its name, as it is written.
+    """
+    return [
+        node.value
+        for script in scripts
+        for node in script.nodes
+        if isinstance(node, ast.Assign) and any(name == ast.unparse(target) for target in node.targets)
+    ]
+
+
+def function_around(script: Script, node: ast.AST) -> Function | None:
+    """Return the function that has a node; None for a node of the file.
+
+    Args:
+        script: The script.
+        node: The node.
+    """
+    return next((one for one in script.ancestors(node) if isinstance(one, Function)), None)
+
+
+def conditions(script: Script, node: ast.AST) -> Iterator[tuple[ast.expr, bool]]:
+    """Yield the conditions under which a node of a function, or of the file, runs, each with whether it holds.
+
+    Args:
+        script: The script.
+        node: The node.
+    """
+    inner = node
+    for around in script.ancestors(node):
+        if isinstance(around, ast.If | ast.IfExp) and inner is not around.test:
+            yield around.test, inner is around.body or (isinstance(around.body, list) and inner in around.body)
+        for name in ("body", "orelse", "finalbody"):
+            block = getattr(around, name, None)
+            before = block[: block.index(inner)] if isinstance(block, list) and inner in block else []
+            for one in before:
+                if isinstance(one, ast.If) and isinstance(one.body[-1], ast.Return | ast.Continue | ast.Raise):
+                    yield one.test, False
+        if isinstance(around, Function | ast.Lambda):
+            return
+        inner = around
+
+
+def side_of(script: Script, node: ast.AST) -> Side:
+    """Return which processes reach a node of a function: the first alone ("one"), all but it ("others"), or not certainly either.
+
+    Args:
+        script: The script.
+        node: The node.
+    """
+    sides = (_side(test) if holds else _OPPOSITE[_side(test)] for test, holds in conditions(script, node))
+    return next((side for side in sides if side), "")
+
+
+def are_opposite(one: Side, other: Side) -> bool:
+    """Return whether two nodes are reached by all processes together.
+
+    Args:
+        one: Which reach the one.
+        other: Which reach the other.
+    """
+    return one != "" and other == _OPPOSITE[one]
+
+
+def _side(test: ast.expr) -> Side:
+    """Which processes a condition leaves."""
+    if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+        return "one" if _NUMBER.search(ast.unparse(test.operand)) else _OPPOSITE[_side(test.operand)]
+    if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And):
+        return next((side for side in map(_side, test.values) if side), "")
+    if isinstance(test, ast.Compare) and len(test.ops) == 1 and _NUMBER.search(ast.unparse(test.left)):
+        other, operator = test.comparators[0], test.ops[0]
+        if 0 not in [constant(one) for one in getattr(other, "elts", [other])]:
+            return ""
+        if isinstance(operator, ast.Eq | ast.In | ast.Is):
+            return "one"
+        return "others" if isinstance(operator, ast.NotEq | ast.NotIn | ast.Gt) else ""
+    return "one" if not isinstance(test, ast.BoolOp | ast.Compare) and _FIRST.search(ast.unparse(test)) else ""
