@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from aws_cdk import Duration
+from aws_cdk.aws_stepfunctions import JsonPath
 from stacks import ON_ONE_GPU, UserStack
 
 from cdk_sagemaker_training import (
@@ -18,9 +19,12 @@ from cdk_sagemaker_training import (
     Debugger,
     HeterogeneousJob,
     InstanceGroup,
+    Mpi,
     S3Channel,
+    S3Prefix,
     Spot,
     TorchCompile,
+    Torchrun,
     TrainingCode,
     TrainingImage,
     training_code_path,
@@ -216,7 +220,7 @@ def test_the_warning_has_file_line_reason_and_how_to_switch_it_off(source: Path)
     stack = UserStack()
     stack.task(code=TrainingCode(str(source)), job=COMPILED)
     [text] = stack.warnings("script-item")
-    assert text.startswith(f"{source}/train.py:6: loss.item() in each step makes the host wait for the device")
+    assert text.startswith(f"{source}/train.py:7: loss.item() in each step makes the host wait for the device")
     assert "a comment `# training-jobs: allow item` switches this off" in text
 
 
@@ -589,3 +593,116 @@ def test_of_an_image_that_is_built_from_a_container_no_versions_are_known(tmp_pa
     image = stack.image_from("built", base="pytorch-training:2.6.0-cpu-py312")
     stack.task(job=ON_A_CPU, image=image, code=TrainingCode(str(tmp_path)))
     assert stack.warnings("script-removed") == []
+
+
+KEEPS = "import torch\ntorch.save(model, 'last.pt')\n"
+
+
+@pytest.mark.parametrize(
+    ("files", "props", "warns"),
+    [
+        ({"train.py": KEEPS}, {}, True),
+        ({"train.py": KEEPS.replace("last.pt", "/opt/ml/checkpoints/last.pt")}, {}, False),
+        ({"train.py": KEEPS + "folder = Path('/opt/ml') / 'checkpoints'\n"}, {}, False),
+        ({"train.py": KEEPS, "train.yaml": "output_dir: /opt/ml/checkpoints\n"}, {}, False),
+        ({"train.py": KEEPS}, {"hyperparameters": {"output_dir": "/opt/ml/checkpoints"}}, False),
+        ({"train.py": KEEPS}, {"hyperparameters": {"output_dir": "/opt/ml/model"}}, True),
+        ({"train.py": KEEPS}, {"hyperparameters": {"output_dir": JsonPath.string_at("$.output")}}, False),
+        ({"train.py": KEEPS}, {"hyperparameters": {"steps": JsonPath.string_at("$.steps")}}, True),
+        ({"train.py": KEEPS}, {"environment": {"KEEP": "/opt/ml/checkpoints/"}}, False),
+        ({"train.py": KEEPS}, {"checkpoint_local_path": "/opt/ml/checkpoints/run"}, True),
+        ({"train.py": "print('evaluates')\n"}, {}, False),
+    ],
+)
+def test_a_script_that_saves_where_no_checkpoint_is_kept_is_warned_of(
+    tmp_path: Path, files: dict[str, str], props: dict[str, Any], warns: bool
+) -> None:
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+    stack = UserStack()
+    place = S3Prefix(stack.bucket, "checkpoints/")
+    stack.workflow(code=TrainingCode(str(tmp_path)), checkpoints=place, missing_model="ignore", **props)
+    assert ("script-checkpoints-elsewhere" in stack.warned()) is warns
+    assert "script-checkpoints-elsewhere" not in warned_of(tmp_path)
+
+
+SERVES = """
+import torch
+
+
+def model_fn(folder):
+    return torch.load(f"{folder}/model.pt")
+
+
+for batch in loader:
+    optimizer.zero_grad()
+    model(batch).backward()
+    optimizer.step()
+torch.save(model, "/opt/ml/checkpoints/last.pt")
+"""
+
+
+def test_what_loads_a_model_to_serve_it_loads_no_checkpoint(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(SERVES)
+    spot = Spot(S3Prefix(UserStack().bucket, "checkpoints/"), max_wait=Duration.hours(30))
+    assert warned_of(tmp_path, spot=spot, missing_model="ignore") == ["script-checkpoint"]
+    (tmp_path / "train.py").write_text(SERVES.replace("def model_fn", "def resume"))
+    assert warned_of(tmp_path, spot=spot, missing_model="ignore") == []
+
+
+TRAINS_ALONE = """
+import os
+import torch
+
+rank = int(os.environ["RANK"])
+for batch in loader:
+    optimizer.zero_grad()
+    model(batch).backward()
+    optimizer.step()
+"""
+JOINS = TRAINS_ALONE.replace("rank = int", "torch.distributed.init_process_group()\nrank = int")
+TWO_GPUS = InstanceGroup("ml.g5.12xlarge", 2)
+
+
+@pytest.mark.parametrize(
+    ("text", "props", "rules"),
+    [
+        (TRAINS_ALONE, {}, ["script-launcher"]),
+        (TRAINS_ALONE.replace('["RANK"]', '.get("RANK", 0)'), {}, []),
+        (
+            TRAINS_ALONE,
+            {"job": DataParallelJob(InstanceGroup("ml.m5.xlarge", 2))},
+            ["script-launcher", "script-process-group"],
+        ),
+        (TRAINS_ALONE, {"job": DataParallelJob(TWO_GPUS, launcher=Torchrun())}, ["script-process-group"]),
+        (JOINS, {"job": DataParallelJob(TWO_GPUS, launcher=Torchrun())}, ["script-gradients"]),
+        (TRAINS_ALONE, {"job": DataParallelJob(TWO_GPUS, launcher=Mpi())}, ["script-process-group"]),
+        (TRAINS_ALONE, {"job": ON_GROUPS}, []),
+        (TRAINS_ALONE, {"container_entrypoint": ["python", "/opt/train.py"]}, []),
+    ],
+)
+def test_how_many_processes_of_a_script_run_is_of_the_machines_and_of_the_launcher(
+    tmp_path: Path, text: str, props: dict[str, Any], rules: list[str]
+) -> None:
+    (tmp_path / "train.py").write_text(text)
+    assert warned_of(tmp_path, **props) == rules
+
+
+@pytest.mark.parametrize(
+    ("command", "rules"),
+    [
+        ("python train.py", ["script-launcher"]),
+        ("torchrun --nproc-per-node 4 train.py", ["script-process-group"]),
+        ("RANK=0 python train.py", []),
+        ("for i in 0 1; do python train.py & done; wait", []),
+    ],
+)
+def test_how_many_processes_a_command_starts_is_of_what_it_starts(
+    tmp_path: Path, command: str, rules: list[str]
+) -> None:
+    (tmp_path / "train.py").write_text(TRAINS_ALONE)
+    stack = UserStack()
+    stack.workflow(
+        code=TrainingCode(str(tmp_path), command=command), job=DataParallelJob(InstanceGroup("ml.g5.12xlarge"))
+    )
+    assert [name for name in stack.warned() if name.startswith("script-")] == rules

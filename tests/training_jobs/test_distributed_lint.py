@@ -18,16 +18,17 @@ from distributed_scripts import (
     SPOT,
     STEP,
     TORCHRUN,
-    TWO_HOSTS,
     WITHOUT,
 )
+from pages import part
 from typer.testing import CliRunner
 
 from training_jobs.cli.main import app
 from training_jobs.lint import Job, lint_folder
 from training_jobs.lint.distributed import DISTRIBUTED
 
-JOBS = {"torchrun": TORCHRUN, "no launcher": WITHOUT, "two hosts": TWO_HOSTS, "spot": SPOT, "not known": Job()}
+PAGE = Path(__file__).parents[2] / "docs" / "lint.md"
+ENDS = ("collective", "launcher")  # others succeed
 
 
 def found_in(folder: Path, text: str, job: Job) -> list[tuple[str, int]]:
@@ -43,8 +44,14 @@ def test_a_mistake_is_found_on_its_line_and_the_right_script_has_none(name: str,
     assert found_in(tmp_path, wrong, PLANTS[name].job) == [(PLANTS[name].rule, line)]
 
 
-def test_each_rule_is_planted() -> None:
-    assert {plant.rule for plant in PLANTS.values()} == {*DISTRIBUTED}
+def test_the_page_has_each_rule_what_is_planted_of_it_how_it_ends_and_its_source() -> None:
+    rows = ["| rule | a mistake | which in PyTorch | source |", "|---|---|---|---|"]
+    for rule, check in DISTRIBUTED.items():
+        planted = [name for name, plant in PLANTS.items() if plant.rule == rule]
+        ends = "was not run" if rule in NOT_RUN else "ends with an error" if rule in ENDS else "succeeds, and is wrong"
+        source = " ".join((check.__doc__ or "").split())
+        rows.append(f"| `{rule}` | {'; '.join(planted)} | {ends} | {source} |")
+    assert part(PAGE, "mistakes", "\n".join(rows)) == "\n".join(rows)
 
 
 AVERAGES = """        for one in model.parameters():
@@ -311,7 +318,7 @@ def test_pytorch_runs_the_right_script_as_one_process_with_the_whole_batch_does_
     of_two = rule not in ("launcher", "unscale", "clip-shards", "samples", "process-group")
     if of_two:
         assert [values(one) for one in right] == [whole, whole]
-    if rule in ("collective", "launcher"):
+    if rule in ENDS:
         assert all("error" in one for one in wrong)
         return
     assert not any("error" in one for one in wrong), "it ends with success, and is wrong"

@@ -272,8 +272,12 @@ def checkpoint_folder(resume_from: str | None, checkpoints: S3Prefix | None) -> 
     return expression(resume_from)
 
 
-def _local_path(props: Mapping[str, Any]) -> str | None:
-    """The directory on a host whose files are the checkpoints; None for SageMaker's default (API, CheckpointConfig)."""
+def local_path_of(props: Mapping[str, Any]) -> str | None:
+    """The directory on a host whose files are the checkpoints; None for SageMaker's default (API, CheckpointConfig).
+
+    Args:
+        props: The props of a job, which name it in ``checkpoint_local_path`` or in ``spot``.
+    """
     path, spot = props.get("checkpoint_local_path"), props.get("spot")
     of_spot: str | None = None if spot is None else spot.local_path
     if path is None:
@@ -288,7 +292,7 @@ def _local_path(props: Mapping[str, Any]) -> str | None:
 
 
 def _checkpoint_local_path(path: str | None, context: RequestContext) -> str | None:
-    return None if _checkpoint_uri(None, context) is None else _local_path(context.props)
+    return None if _checkpoint_uri(None, context) is None else local_path_of(context.props)
 
 
 def _checkpoint_uri(checkpoints: Any, context: RequestContext) -> str | None:
@@ -302,7 +306,7 @@ def lost_files_advice(place: Any, context: JobContext) -> Iterator[Advice]:
         place: The prop ``checkpoints`` or ``spot``, either of which may name the checkpoints.
         context: The props, and the request whose ``kept`` are the directories of such files.
     """
-    local_path = _local_path(context.props) or CHECKPOINTS
+    local_path = local_path_of(context.props) or CHECKPOINTS
     lost = [path for path in context.job_request.kept if not f"{path}/".startswith(f"{local_path.rstrip('/')}/")]
     if lost and checkpoints_of(context.props) is not None:
         yield from advice(

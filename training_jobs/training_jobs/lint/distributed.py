@@ -205,7 +205,7 @@ def _writes(scripts: Sequence[Script], job: Job) -> Found:
     for program in programs(scripts, job.entry_point):
         for script, call in program.calls if program.by_hand and program.joins else ():
             if script.imported(call.func) == "torch.save" and not _is_of_one(program, script, call):
-                why = "all processes of a host write this file at once, and one may cut short what another wrote"
+                why = "all processes write this file, and each cuts short what another has written"
                 yield script, call.lineno, f"{why}: save on rank 0 alone"
 
 
@@ -228,7 +228,7 @@ def _is_of_one(program: Program, script: Script, node: ast.AST, depth: int = 4) 
 
 
 def _unscale(scripts: Sequence[Script], job: Job) -> Found:
-    """PyTorch's "Automatic Mixed Precision examples", "Gradient clipping": the threshold is of unscaled gradients."""
+    """PyTorch's "Automatic Mixed Precision examples", "Gradient clipping": without unscaling the threshold "would be invalid"."""
     for program in programs(scripts, job.entry_point):
         scales = any("GradScaler" in name for name in program.used) and "unscale_" not in program.used
         for script, call in program.calls if scales and program.by_hand else ():
@@ -251,7 +251,7 @@ def _is_scaled(script: Script, clip: ast.Call) -> bool:
 
 
 def _zero_grad(scripts: Sequence[Script], job: Job) -> Found:
-    """PyTorch's tutorial "Zeroing out gradients": gradients accumulate "when .backward() is called"."""
+    """PyTorch's examples, "PyTorch: optim": gradients are "accumulated in buffers [...] whenever .backward() is called"."""
     for program in programs(scripts, job.entry_point):
         if program.by_hand and not program.mentions(_ZEROES):
             why = "nothing sets the gradients to zero, so that each step adds those of all before it"
@@ -259,7 +259,7 @@ def _zero_grad(scripts: Sequence[Script], job: Job) -> Found:
 
 
 def _sharded_later(scripts: Sequence[Script], job: Job) -> Found:
-    """FSDP: "the optimizer must be initialized after the module has been wrapped", which gives it other parameters."""
+    """FSDP's reference: "initialize your optimizer after. This is required since FSDP changes the parameter variables"."""
     for script in scripts:
         wraps = [call for call in script.calls if name_of(call) in _SHARDING and call.args]
         for call in script.calls if "param_groups" not in script.used_names else ():
@@ -276,7 +276,7 @@ def _sharded_later(scripts: Sequence[Script], job: Job) -> Found:
 
 
 def _clip_shards(scripts: Sequence[Script], job: Job) -> Found:
-    """FSDP, ``clip_grad_norm_``: that of ``torch.nn.utils`` has the norm of the process's own shards."""
+    """FSDP's ``clip_grad_norm_``: "use this method instead of torch.nn.utils.clip_grad_norm_", where gradients are sharded."""
     for program in programs(scripts, job.entry_point):
         if {"FSDP", "FullyShardedDataParallel"} & program.called and not {"fully_shard", "NO_SHARD"} & program.used:
             clips = [(one, call) for one, call in program.calls if name_of(call) == "clip_grad_norm_"]

@@ -41,6 +41,8 @@ _MARKS = re.compile(
 _GROUP = re.compile(r"SM_CURRENT_INSTANCE_GROUP|current_group_name|current_instance_group")
 _GROUPS = re.compile(r"SM_INSTANCE_GROUPS_DICT|instance_groups_dict")
 _HOST = re.compile(r"\balgo-\d+\b")
+# The handlers of aws/sagemaker-pytorch-inference-toolkit and aws/sagemaker-tensorflow-serving-container.
+_OF_INFERENCE = ("model_fn", "input_fn", "predict_fn", "output_fn", "transform_fn", "input_handler", "output_handler")
 _WHOLE_LINES = ("nonzero", "masked_select", "unique", "unique_consecutive", "argwhere")
 
 
@@ -343,6 +345,7 @@ def _checkpoint(scripts: Sequence[Script], job: Job) -> Found:
     loop = next(((script, script.step_loops[0].lineno) for script in scripts if script.step_loops), None)
     if not job.spot or loop is None:
         return
+    texts = [_without_inference(script) for script in scripts]
     for pattern, why in (
         (
             _SAVES,
@@ -353,9 +356,18 @@ def _checkpoint(scripts: Sequence[Script], job: Job) -> Found:
             "nothing loads the last checkpoint from /opt/ml/checkpoints, and a spot job that is interrupted begins again",
         ),
     ):
-        if not any(pattern.search(script.text) for script in scripts):
+        if not any(pattern.search(text) for text in texts):
             yield *loop, why
             return
+
+
+def _without_inference(script: Script) -> str:
+    """A script's text without the functions by which AWS's containers serve a model, which load it too."""
+    lines = script.text.splitlines()
+    for node in script.tree.body:
+        if isinstance(node, ast.FunctionDef) and node.name in _OF_INFERENCE:
+            lines[node.lineno - 1 : node.end_lineno] = [""] * len(lines[node.lineno - 1 : node.end_lineno])
+    return "\n".join(lines)
 
 
 @_rule("group")

@@ -9,12 +9,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cdk_sagemaker_training.core.errors import must
+from cdk_sagemaker_training.core.tokens import is_unresolved
+from cdk_sagemaker_training.data.capacity import CHECKPOINTS
 from cdk_sagemaker_training.data.code import TrainingCode
 from cdk_sagemaker_training.data.observability import Debugger
 from cdk_sagemaker_training.jobs.advice import Advice, advice
 from cdk_sagemaker_training.jobs.instance_group import InstanceGroup
 from cdk_sagemaker_training.jobs.launchers import processes_advice
 from cdk_sagemaker_training.request.context import JobContext
+from cdk_sagemaker_training.request.data import checkpoints_of, local_path_of
 from cdk_sagemaker_training.request.machine import instance_types
 from cdk_sagemaker_training.request.scripts.findings import (
     OFF,
@@ -51,6 +54,7 @@ _SAVES = re.compile(
     r"torch\.save\(|\.save_pretrained\(|\.save_model\(|\.save_weights\(|\bmodel\.save\(|saved_model\.save\(|joblib\.dump\("
 )
 _FOLDERS = re.compile(r"dir|path|folder|out|save", re.IGNORECASE)
+_WORDS = re.compile(r"/opt/ml(?![\w/])|\bcheckpoints\b")
 # A place in an execution's input, or that as text.
 _FIELD = re.compile(r"(?:States\.Format\('\{\}', )?\$\.(?P<name>\w+)\)?")
 
@@ -61,6 +65,7 @@ def code_advice(code: TrainingCode, context: JobContext) -> Iterator[Advice]:
     yield from ignored_advice(code, context)
     yield from _requirement_advice(code, context)
     yield from _command_advice(code, context)
+    yield from _checkpoint_advice(code, context)
     job = started_in(installed_by(code, context.props), context, _command(code, context))
     yield from script_advice(Path(code.directory), files, context, code.script, job)
 
@@ -258,20 +263,52 @@ def unsaved_model_advice(code: TrainingCode, requests: Sequence[Mapping[str, Any
     """
     given = [{**request.get("HyperParameters", {}), **request.get("Environment", {})} for request in requests]
     decided = (name for values in given for name in values if name.endswith(".$"))
-    root = Path(code.directory)
-    texts = [(path, (root / path).read_text(errors="replace")) for path in code.files() if path.suffix in TEXTS]
-    if any(map(_FOLDERS.search, decided)) or any(map(_UPLOADED.search, (str(given), *(text for _, text in texts)))):
+    texts = (text for _, text in _texts(code))
+    if any(map(_FOLDERS.search, decided)) or any(map(_UPLOADED.search, (str(given), *texts))):
         return
-    for path, text in texts:
-        if saved := _SAVES.search(text):
-            line = text.count("\n", 0, saved.start()) + 1
-            yield from advice(
-                "script-saves-elsewhere",
-                f"{root / path}:{line} saves a model, and nothing in {root} or in the hyperparameters names /opt/ml/model, "
-                "os.environ['SM_MODEL_DIR'], whose content alone SageMaker uploads when the job has ended: save it there, or set "
-                "missing_model='ignore'.",
-            )
-            return
+    if (saved := _saved(code)) is not None:
+        yield from advice(
+            "script-saves-elsewhere",
+            f"{saved} saves a model, and nothing in {code.directory} or in the hyperparameters names /opt/ml/model, "
+            "os.environ['SM_MODEL_DIR'], whose content alone SageMaker uploads when the job has ended: save it there, or set "
+            "missing_model='ignore'.",
+        )
+
+
+def _texts(code: TrainingCode) -> Iterator[tuple[Path, str]]:
+    """The files of a folder that may name others."""
+    for path in code.files():
+        if path.suffix in TEXTS:
+            yield Path(code.directory, path), Path(code.directory, path).read_text(errors="replace")
+
+
+def _saved(code: TrainingCode) -> str | None:
+    """The first file and line that save a model; None without."""
+    found = ((path, text, match) for path, text in _texts(code) if (match := _SAVES.search(text)))
+    place, text, match = next(found, (None, "", None))
+    return None if match is None else f"{place}:{text.count(chr(10), 0, match.start()) + 1}"
+
+
+def _checkpoint_advice(code: TrainingCode, context: JobContext) -> Iterator[Advice]:
+    """Warn of scripts that save, where nothing names the folder of the checkpoints.
+
+    AWS's guide, "Checkpoints in Amazon SageMaker AI": it copies that folder, ``CheckpointConfig.LocalPath``, to S3 and back.
+    """
+    if checkpoints_of(context.props) is None:
+        return
+    folder = (local_path_of(context.props) or CHECKPOINTS).rstrip("/")
+    given = {**given_arguments(context), **(context.props.get("environment") or {}), **context.job_request.environment}
+    decided = (name for name, value in given.items() if value is None or is_unresolved(value))
+    texts = [*_texts(code), (Path(), f"{code.command} {given}")]
+    names = any(folder in text or {"/opt/ml", "checkpoints"} <= {*_WORDS.findall(text)} for _, text in texts)
+    if names or any(map(_FOLDERS.search, decided)):
+        return
+    if (saved := _saved(code)) is not None:
+        yield from advice(
+            "script-checkpoints-elsewhere",
+            f"{saved} saves, and nothing in {code.directory} or in the hyperparameters names {folder}, whose files alone a job "
+            f"finds again that is interrupted or retried: save checkpoints there, and load the last at the start.",
+        )
 
 
 def _options(code: TrainingCode, props: Mapping[str, Any]) -> Options | None:
