@@ -678,6 +678,7 @@ TWO_GPUS = InstanceGroup("ml.g5.12xlarge", 2)
         (JOINS, {"job": DataParallelJob(TWO_GPUS, launcher=Torchrun())}, ["script-gradients"]),
         (TRAINS_ALONE, {"job": DataParallelJob(TWO_GPUS, launcher=Mpi())}, ["script-process-group"]),
         (TRAINS_ALONE, {"job": ON_GROUPS}, []),
+        (TRAINS_ALONE, {"environment": {"RANK": "0"}}, []),
         (TRAINS_ALONE, {"container_entrypoint": ["python", "/opt/train.py"]}, []),
     ],
 )

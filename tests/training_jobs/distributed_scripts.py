@@ -67,7 +67,8 @@ def main():
         json.dump({"parameters": parameters, "begin": begin, "seen": seen, "norms": norms}, file)
 
 
-main()
+if __name__ == "__main__":
+    main()
 """
 STEP = "            loss.backward()\n            optimizer.step()\n"
 SCALED = """            scaler.scale(loss).backward()

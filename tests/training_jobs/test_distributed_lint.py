@@ -64,7 +64,7 @@ RIGHT: dict[str, tuple[Job, tuple[tuple[str, str], ...]]] = {
         (
             (DDP, ""),
             ("            optimizer.step()\n", "            average(model)\n            optimizer.step()\n"),
-            ("\n\nmain()", "\n\ndef average(model):\n    if dist.is_initialized():\n" + AVERAGES + "\n\nmain()"),
+            ("\n\nif __name", "\n\ndef average(model):\n    if dist.is_initialized():\n" + AVERAGES + "\n\nif __name"),
         ),
     ),
     "parameters that it averages itself": (
@@ -78,6 +78,13 @@ RIGHT: dict[str, tuple[Job, tuple[tuple[str, str], ...]]] = {
         ),
     ),
     "a wrapper of another module": (TORCHRUN, ((DDP, "    model = wrap_ddp(model)\n"),)),
+    "a wrapper of another package": (
+        TORCHRUN,
+        (
+            ("import sys\n", "import sys\nimport plugins\n"),
+            (DDP, "    model, images = plugins.boosted(model, images)\n"),
+        ),
+    ),
     "horovod": (TORCHRUN, (("import sys\n", "import sys\nimport horovod.torch as hvd\n"), (DDP, ""))),
     "accelerate": (TORCHRUN, (("import sys\n", "import sys\nfrom accelerate import Accelerator\n"), (DDP, ""))),
     "a Trainer": (TORCHRUN, (("import sys\n", "import sys\nfrom transformers import Seq2SeqTrainer\n"), (DDP, ""))),
@@ -227,7 +234,10 @@ RIGHT: dict[str, tuple[Job, tuple[tuple[str, str], ...]]] = {
             ),
         ),
     ),
-    "processes that it starts": (WITHOUT, (("\n\nmain()\n", "\n\ntorch.multiprocessing.spawn(main, nprocs=2)\n"),)),
+    "processes that it starts": (
+        WITHOUT,
+        (('":\n    main()\n', '":\n    torch.multiprocessing.spawn(main, nprocs=2)\n'),),
+    ),
     "SGD, which has no moments": (
         SPOT,
         (
@@ -266,7 +276,7 @@ def test_modules_that_the_entry_point_imports_are_one_program_and_others_are_of_
 
 
 def test_a_module_that_nothing_of_the_folder_starts_is_of_others(tmp_path: Path) -> None:
-    module = SCRIPT.replace(DDP, "").removesuffix("main()\n")
+    module = SCRIPT.replace(DDP, "").partition("if __name__")[0]
     assert found_in(tmp_path, module, Job()) == []
     assert [rule for rule, _ in found_in(tmp_path, f"{module}main()\n", Job())] == ["gradients"]
 

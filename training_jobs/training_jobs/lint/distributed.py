@@ -17,7 +17,7 @@ from training_jobs.lint.program import (
     programs,
     side_of,
 )
-from training_jobs.lint.script import Function, Job, Script, constant, keyword, name_of, whole_name
+from training_jobs.lint.script import Job, Script, constant, keyword, name_of, whole_name
 
 Found = Iterator[tuple[Script, int, str]]
 
@@ -47,7 +47,8 @@ _OF_SHARDED = ("state_dict", "clip_grad_norm_")
 _RANK = re.compile(r"\b\w*rank\b|world_size|process_index", re.IGNORECASE)
 # What may ask whether it is the one process that writes.
 _FIRST = re.compile(
-    r"rank|master|main|primary|chief|coordinator|process_zero|process_index|leader|ordinal|gpu|\bis_root", re.IGNORECASE
+    r"rank|master|is_main|main_(?:process|node)|on_main|primary|chief|coordinator|process_zero|process_index|leader|ordinal|gpu|\bis_root",
+    re.IGNORECASE,
 )
 _SEEDS = ("manual_seed", "manual_seed_all", "seed", "seed_everything", "set_seed", "default_rng", "Generator")
 _DEALS = re.compile(r"shard$|^split_\w*by|webdataset|iterabledataset", re.IGNORECASE)
@@ -174,29 +175,24 @@ def _has_all(program: Program, loader: ast.Call) -> bool:
     """Whether a loader has no sampler that deals out samples, and a data set that certainly does not either."""
     samplers = [one.value for one in loader.keywords if one.arg in ("sampler", "batch_sampler")]
     for value in (one.value for one in loader.keywords if one.arg is None):
-        given = program.assigned(ast.unparse(value))
+        given = program.assigned(value)
         if not given or any("sampler" in ast.unparse(one) for one in given):
             return False
     for value in samplers:
-        given = [value] if isinstance(value, ast.Constant | ast.Call) else program.assigned(ast.unparse(value))
+        given = [value] if isinstance(value, ast.Constant | ast.Call) else program.assigned(value)
         if not given or any({*_SAMPLER.findall(ast.unparse(one).lower())} - _OF_ALL for one in given):
             return False
     data = loader.args[0] if loader.args else keyword(loader, "dataset")
     left: list[ast.AST] = [] if data is None else [data]
     seen = set[str]()
     while left:
-        one = left.pop()
-        if _DEALT.search(ast.unparse(one)):
-            return False
-        for name in {ast.unparse(node) for node in ast.walk(one) if isinstance(node, ast.Name | ast.Attribute)} - seen:
-            seen.add(name)
-            left += program.assigned(name)
-            left += [
-                node
-                for script in program.scripts
-                for node in script.nodes
-                if isinstance(node, Function | ast.ClassDef) and node.name == name
-            ]
+        for node in ast.walk(left.pop()):
+            name = ast.unparse(node) if isinstance(node, ast.Name | ast.Attribute) else ""
+            if _DEALT.search(name or getattr(node, "arg", None) or getattr(node, "name", None) or ""):
+                return False
+            if name and name not in seen:
+                seen.add(name)
+                left += [*program.values.get(name, ()), *program.definitions.get(name, ())]
     return data is not None
 
 
@@ -213,9 +209,9 @@ def _is_of_one(program: Program, script: Script, node: ast.AST, depth: int = 4) 
     """Whether one process alone may reach a node, or each has a file of its own."""
     if _RANK.search(ast.unparse(node)):
         return True
-    for test, _ in conditions(script, node):
+    for test in (one for one, _ in conditions(script, node) if "__name__" not in ast.unparse(one)):
         names = [one for one in ast.walk(test) if isinstance(one, ast.Name | ast.Attribute)]
-        values = [value for name in names for value in program.assigned(ast.unparse(name))]
+        values = [value for name in names for value in program.assigned(name)]
         if any(_FIRST.search(ast.unparse(one)) for one in (test, *values)):
             return True
     function = function_around(script, node)
@@ -262,7 +258,7 @@ def _sharded_later(scripts: Sequence[Script], job: Job) -> Found:
     """FSDP's reference: "initialize your optimizer after. This is required since FSDP changes the parameter variables"."""
     for script in scripts:
         wraps = [call for call in script.calls if name_of(call) in _SHARDING and call.args]
-        for call in script.calls if "param_groups" not in script.used_names else ():
+        for call in script.calls if wraps and "param_groups" not in script.used_names else ():
             parameters = [ast.unparse(one) for one in (*call.args, *(one.value for one in call.keywords))]
             for wrap in wraps if _OPTIMIZER.search(ast.unparse(call.func)) else ():
                 of_model = any(text.startswith(f"{ast.unparse(wrap.args[0])}.parameters()") for text in parameters)
@@ -345,7 +341,7 @@ def _rank_of_host(scripts: Sequence[Script], job: Job) -> Found:
         for script in program.scripts:
             for node in script.nodes:
                 value = _sets_size(node)
-                values = [] if value is None else [value, *program.assigned(ast.unparse(value))]
+                values = [] if value is None else [value, *program.assigned(value)]
                 if any(_OF_HOSTS.search(ast.unparse(one)) for one in values):
                     why = f"the number of hosts in place of processes, of which torchrun starts {job.processes_per_host} on each"
                     how = "leave RANK and WORLD_SIZE as torchrun sets them"
@@ -370,7 +366,7 @@ def _optimizer_state(scripts: Sequence[Script], job: Job) -> Found:
         kept = [
             call
             for _, call in program.calls
-            if _OPTIMIZER.search(ast.unparse(call)) and name_of(call) in ("state_dict", "save", "get_state_dict")
+            if name_of(call) in ("state_dict", "save", "get_state_dict") and _OPTIMIZER.search(ast.unparse(call))
         ]
         if program.by_hand and moments and saves and not kept and "load_state_dict" in program.used:
             (script, call), why = saves[0], f"an interrupted job goes on without the moments of {moments[0]}"

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterable, Iterator, Sequence
+import sys
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Literal
 
 from training_jobs.lint.script import Function, Loop, Script, constant, name_of
@@ -17,6 +18,7 @@ _LIBRARIES = re.compile(
     r"lightning|megatron\w*|mmengine|mxnet|nemo|pytorch_lightning|ray|tensorflow|torch_xla|torchtitan|torchtune|unsloth|verl"
 )
 _MODULES = ("smdistributed.modelparallel", "torch.distributed.rpc", "torch.distributed.autograd")
+_NO_WRAPPERS = ("torch", "torchvision", "torchaudio", "peft", "numpy", "timm", "transformers")
 _JOINS = re.compile(r"init_process_group|init_device_mesh")
 _AVERAGES = re.compile(
     r"ddp|fsdp|distributed_?data_?parallel|fully_?shard|(?:average|reduce|sync)\w*_grad|replicate$|paralleli[sz]e|^distribute_"
@@ -24,7 +26,7 @@ _AVERAGES = re.compile(
     re.IGNORECASE,
 )
 _REDUCES = re.compile(r"reduce|all_?gather|broadcast", re.IGNORECASE)
-_GRADIENTS = re.compile(r"grad\b|grads\b|gradients?\b|\bparameters\(", re.IGNORECASE)
+_GRADIENTS = re.compile(r"\bgrads?\b|_grads\b|gradients?\b|\bparameters\(", re.IGNORECASE)
 # Which process it is among all, or those of its host; not among those of a smaller group.
 _NUMBER = re.compile(
     r"(?:^|\.)(?:global_|world_|local_)?rank$|(?:^|[._])get_(?:global_|world_|local_)?rank\(\)$"
@@ -64,10 +66,7 @@ class Program:
     @cached_property
     def called(self) -> set[str]:
         """The last parts of the names of what they call, but for their own functions and classes."""
-        own = {
-            node.name for script in self.scripts for node in script.nodes if isinstance(node, Function | ast.ClassDef)
-        }
-        return {name_of(call) for _, call in self.calls} - own
+        return {name_of(call) for _, call in self.calls} - self.definitions.keys()
 
     @cached_property
     def used(self) -> set[str]:
@@ -94,8 +93,24 @@ class Program:
     def averages(self) -> bool:
         """Whether something may average gradients, or the parameters."""
         return any(map(_AVERAGES.search, self.called)) or any(
-            _REDUCES.search(name_of(call)) and _is_of_gradients(script, call) for script, call in self.calls
+            (_REDUCES.search(name_of(call)) and _is_of_gradients(script, call)) or self._wraps(script, call)
+            for script, call in self.calls
         )
+
+    def _wraps(self, script: Script, call: ast.Call) -> bool:
+        """Whether another package replaces what it is given, as in ``model = wrap(model)``, which may average its gradients."""
+        package, assigns = script.imported(call.func).partition(".")[0], script.parents.get(call)
+        if (
+            not package
+            or package in _NO_WRAPPERS
+            or package in sys.stdlib_module_names
+            or not isinstance(assigns, ast.Assign)
+        ):
+            return False
+        is_own = any(script.path.split("/")[0].removesuffix(".py") == package for script in self.scripts)
+        given = {ast.unparse(one) for one in (*call.args, *(one.value for one in call.keywords))}
+        made = {ast.unparse(one) for target in assigns.targets for one in getattr(target, "elts", [target])}
+        return not is_own and bool(given & made)
 
     def mentions(self, text: re.Pattern[str]) -> bool:
         """Return whether one of them has a text.
@@ -105,22 +120,52 @@ class Program:
         """
         return any(text.search(script.text) for script in self.scripts)
 
-    def assigned(self, name: str) -> list[ast.expr]:
-        """Return what is assigned to a variable or an attribute, and what returns it as a function, or holds it as a class.
+    @cached_property
+    def values(self) -> Mapping[str, list[ast.expr]]:
+        """What is assigned to each variable and attribute, by its name as it is written."""
+        found: dict[str, list[ast.expr]] = {}
+        for script in self.scripts:
+            for node in script.nodes:
+                if isinstance(node, ast.Assign):
+                    for target in node.targets:
+                        found.setdefault(ast.unparse(target), []).append(node.value)
+        return found
+
+    def assigned(self, node: ast.AST) -> list[ast.expr]:
+        """Return what is assigned to a variable or an attribute.
 
         Args:
-            name: Its name, as it is written.
+            node: It.
         """
-        return assigned_in(self.scripts, name)
+        return self.values.get(ast.unparse(node), [])
+
+    @cached_property
+    def definitions(self) -> Mapping[str, list[Function | ast.ClassDef]]:
+        """Their functions and classes by name."""
+        found: dict[str, list[Function | ast.ClassDef]] = {}
+        for script in self.scripts:
+            for node in script.nodes:
+                if isinstance(node, Function | ast.ClassDef):
+                    found.setdefault(node.name, []).append(node)
+        return found
 
 
-def programs(scripts: Sequence[Script], entry_point: str = "") -> Iterator[Program]:
-    """Yield the programs of a folder, which are started: one of their scripts does something when it is imported, or is named.
+def programs(scripts: Sequence[Script], entry_point: str = "") -> tuple[Program, ...]:
+    """Return the programs of a folder, which are started: one of their scripts does something when it is imported, or is named.
 
     Args:
         scripts: Those of the folder.
         entry_point: Path of the one that is started; "" where that is not known.
     """
+    return _programs(tuple(scripts), entry_point)
+
+
+@lru_cache(maxsize=16)
+def _programs(scripts: tuple[Script, ...], entry_point: str) -> tuple[Program, ...]:
+    return tuple(_found(scripts, entry_point))
+
+
+def _found(scripts: tuple[Script, ...], entry_point: str) -> Iterator[Program]:
     imports = {script: _imports(script, scripts) for script in scripts}
     known = any(script.path == entry_point for script in scripts)
     for script in scripts:
@@ -170,21 +215,6 @@ def _is_of_gradients(script: Script, call: ast.Call) -> bool:
 
 def _differentiates(node: ast.AST) -> bool:
     return any(isinstance(one, ast.Call) and name_of(one) == "backward" for one in ast.walk(node))
-
-
-def assigned_in(scripts: Iterable[Script], name: str) -> list[ast.expr]:
-    """Return what scripts assign to a variable or an attribute.
-
-    Args:
-        scripts: The scripts.
-        name: Its name, as it is written.
-    """
-    return [
-        node.value
-        for script in scripts
-        for node in script.nodes
-        if isinstance(node, ast.Assign) and any(name == ast.unparse(target) for target in node.targets)
-    ]
 
 
 def function_around(script: Script, node: ast.AST) -> Function | None:
@@ -250,7 +280,7 @@ def _side(test: ast.expr) -> Side:
         other, operator = test.comparators[0], test.ops[0]
         if 0 not in [constant(one) for one in getattr(other, "elts", [other])]:
             return ""
-        if isinstance(operator, ast.Eq | ast.In | ast.Is):
+        if isinstance(operator, ast.Eq | ast.In | ast.Is | ast.LtE):
             return "one"
-        return "others" if isinstance(operator, ast.NotEq | ast.NotIn | ast.Gt) else ""
+        return "others" if isinstance(operator, ast.NotEq | ast.NotIn | ast.Gt | ast.IsNot) else ""
     return "one" if not isinstance(test, ast.BoolOp | ast.Compare) and _FIRST.search(ast.unparse(test)) else ""

@@ -61,7 +61,8 @@ def built_image_advice(image: TrainingImage, context: JobContext) -> Iterator[Ad
     """Warn of mistakes in the scripts that a Dockerfile copies, in what pip installs, and in what starts."""
     if (start := _start(image, context)) is None:
         return
-    job = started_in(start.job, context, None if start.starts_toolkit else start.command)
+    command = None if start.starts_toolkit else start.command
+    job = started_in(start.job, context, command, start.dockerfile.image.env)
     yield from script_advice(start.dockerfile.directory, _scripts(start), context, _entry_point(start), job)
     for place, mistake in _requirement_mistakes(start, image):
         if (kind := mistake.kind.value) in ("replaces-framework", "built-otherwise"):

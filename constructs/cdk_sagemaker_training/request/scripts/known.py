@@ -33,6 +33,7 @@ REQUIREMENTS = Path("requirements.txt")  # which the toolkit installs
 _OF_HUGGING_FACE = ("transformers", "trl", "peft", "accelerate", "datasets", "deepspeed")
 _PINS = re.compile(r"(\w+)(?:\[[\w, -]+\])?\s*={2,3}\s*(\d+\.\d+(?:\.\d+)?)\s*(?:[;#].*)?")
 _INSTALLS = re.compile(r"\b(?:pip3?|conda|mamba|uv|poetry)\b")
+_RANKS = {"RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE"}
 _FRAMEWORKS = {"torch": "pytorch", "tensorflow": "tensorflow"}
 # Requirements that may bring another version of a library than the container's.
 _TRAINERS = "transformers|trl|peft|optimum|sentence|setfit|adapters|unsloth|axolotl|llama|auto|simple"
@@ -152,10 +153,17 @@ def installed_by(code: TrainingCode, props: Mapping[str, Any]) -> Job:
     return replace(job, versions={}) if Path("setup.py") in files or _installs(code, files) else job
 
 
-def started_in(job: Job, context: JobContext, command: Command | None = None) -> Job:
+def started_in(
+    job: Job, context: JobContext, command: Command | None = None, variables: Mapping[str, str] | None = None
+) -> Job:
     """A job with how many processes of its script run on each machine, and whether torchrun starts them."""
     request = context.job_request
-    if request.group_names or (command is None and context.props.get("container_entrypoint") is not None):
+    set_by_user = _RANKS & {*(context.props.get("environment") or {}), *(variables or {})}
+    if (
+        request.group_names
+        or set_by_user
+        or (command is None and context.props.get("container_entrypoint") is not None)
+    ):
         return job  # each group starts in a way of its own
     hosts, launchers = instance_count(request), launchers_of(request.hyperparameters)
     if command is not None:
