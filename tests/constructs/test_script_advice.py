@@ -610,7 +610,12 @@ KEEPS = "import torch\ntorch.save(model, 'last.pt')\n"
         ({"train.py": KEEPS}, {"hyperparameters": {"output_dir": JsonPath.string_at("$.output")}}, False),
         ({"train.py": KEEPS}, {"hyperparameters": {"steps": JsonPath.string_at("$.steps")}}, True),
         ({"train.py": KEEPS}, {"environment": {"KEEP": "/opt/ml/checkpoints/"}}, False),
-        ({"train.py": KEEPS}, {"checkpoint_local_path": "/opt/ml/checkpoints/run"}, True),
+        (
+            {"train.py": KEEPS.replace("last.pt", "/opt/ml/checkpoints/last.pt")},
+            {"checkpoint_local_path": "/opt/state"},
+            True,
+        ),
+        ({"train.py": KEEPS.replace("last.pt", "/opt/state/last.pt")}, {"checkpoint_local_path": "/opt/state/"}, False),
         ({"train.py": "print('evaluates')\n"}, {}, False),
     ],
 )

@@ -181,6 +181,23 @@ PLANTS = {
             ("def main():", "def save():\n    dist.barrier()\n\n\ndef main():"),
         ),
     ),
+    "a barrier after the others return": Plant(
+        "collective",
+        TORCHRUN,
+        "    dist.barrier()\n    if rank != 0:\n        return\n",
+        "    if rank != 0:\n        return\n    dist.barrier()  # HERE\n",
+        (
+            (
+                '        if rank == 0:\n            torch.save(last, "last.pt")\n        dist.barrier()\n',
+                "        keep(last, rank)\n",
+            ),
+            (
+                "def main():",
+                "def keep(last, rank):\n    dist.barrier()\n    if rank != 0:\n        return\n"
+                '    torch.save(last, "last.pt")\n\n\ndef main():',
+            ),
+        ),
+    ),
     "the state of a sharded model on rank 0": Plant(
         "collective",
         TORCHRUN,

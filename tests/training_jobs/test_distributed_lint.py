@@ -191,6 +191,27 @@ RIGHT: dict[str, tuple[Job, tuple[tuple[str, str], ...]]] = {
         TORCHRUN,
         (("    first, begin", "    if rank == 0:\n        dist.barrier(group=of_nodes)\n    first, begin"),),
     ),
+    "a function that is given on a condition": (
+        TORCHRUN,
+        (
+            (
+                "    first, begin",
+                "    hooks = []\n    if rank == 0:\n        hooks.append(lambda: dist.barrier())\n    first, begin",
+            ),
+        ),
+    ),
+    "a scaled loss before another": (
+        TORCHRUN,
+        (
+            ("    first, begin", '    scaler = torch.amp.GradScaler("cpu")\n    first, begin'),
+            (
+                STEP,
+                "            scaler.scale(loss).backward(retain_graph=True)\n            scaler.step(optimizer)\n"
+                "            loss.backward()\n            torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)\n"
+                "            optimizer.step()\n",
+            ),
+        ),
+    ),
     "a point-to-point send": (
         TORCHRUN,
         (("    first, begin", "    if rank == 0:\n        dist.send(torch.ones(1), 1)\n    first, begin"),),
@@ -273,6 +294,19 @@ def test_modules_that_the_entry_point_imports_are_one_program_and_others_are_of_
     )
     (tmp_path / "lib" / "parallel.py").write_text(wraps)
     assert found_in(tmp_path, train, TORCHRUN) == []
+
+
+def test_what_imports_the_loop_may_wrap_the_model(tmp_path: Path) -> None:
+    loop = (
+        SCRIPT.replace(DDP, "")
+        .replace("def main():", "def main(wrap):")
+        .replace("    optimizer = ", "    wrap(model)\n    optimizer = ")
+    )
+    (tmp_path / "loop.py").write_text(loop.replace("    main()\n", "    main(print)\n"))
+    wraps = "import torch\n\nimport loop\n\nloop.main(torch.nn.parallel.DistributedDataParallel)\n"
+    assert found_in(tmp_path, wraps, TORCHRUN) == []
+    [(rule, _)] = found_in(tmp_path, wraps.replace("DistributedDataParallel", "DataParallel"), TORCHRUN)
+    assert rule == "gradients"
 
 
 def test_a_module_that_nothing_of_the_folder_starts_is_of_others(tmp_path: Path) -> None:

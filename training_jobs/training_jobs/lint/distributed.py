@@ -209,7 +209,7 @@ def _is_of_one(program: Program, script: Script, node: ast.AST, depth: int = 4) 
     """Whether one process alone may reach a node, or each has a file of its own."""
     if _RANK.search(ast.unparse(node)):
         return True
-    for test in (one for one, _ in conditions(script, node) if "__name__" not in ast.unparse(one)):
+    for test, _ in conditions(script, node):
         names = [one for one in ast.walk(test) if isinstance(one, ast.Name | ast.Attribute)]
         values = [value for name in names for value in program.assigned(name)]
         if any(_FIRST.search(ast.unparse(one)) for one in (test, *values)):
@@ -241,7 +241,7 @@ def _is_scaled(script: Script, clip: ast.Call) -> bool:
         for block in (getattr(around, name, None) for name in ("body", "orelse")):
             for before in reversed(block[: block.index(inner)] if isinstance(block, list) and inner in block else []):
                 if "backward(" in (text := ast.unparse(before)):
-                    return "scale(" in text
+                    return ".scale(" in text
         inner = around
     return False
 

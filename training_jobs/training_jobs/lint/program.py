@@ -18,6 +18,7 @@ _LIBRARIES = re.compile(
     r"lightning|megatron\w*|mmengine|mxnet|nemo|pytorch_lightning|ray|tensorflow|torch_xla|torchtitan|torchtune|unsloth|verl"
 )
 _MODULES = ("smdistributed.modelparallel", "torch.distributed.rpc", "torch.distributed.autograd")
+_WRAPPERS = {"DistributedDataParallel", "FullyShardedDataParallel", "DDP", "FSDP", "fully_shard"}
 _NO_WRAPPERS = ("torch", "torchvision", "torchaudio", "peft", "numpy", "timm", "transformers")
 _JOINS = re.compile(r"init_process_group|init_device_mesh")
 _AVERAGES = re.compile(
@@ -92,9 +93,14 @@ class Program:
     @cached_property
     def averages(self) -> bool:
         """Whether something may average gradients, or the parameters."""
-        return any(map(_AVERAGES.search, self.called)) or any(
-            (_REDUCES.search(name_of(call)) and _is_of_gradients(script, call)) or self._wraps(script, call)
-            for script, call in self.calls
+        # A wrapper may be given to a function that calls it.
+        return (
+            bool(_WRAPPERS & self.used)
+            or any(map(_AVERAGES.search, self.called))
+            or any(
+                (_REDUCES.search(name_of(call)) and _is_of_gradients(script, call)) or self._wraps(script, call)
+                for script, call in self.calls
+            )
         )
 
     def _wraps(self, script: Script, call: ast.Call) -> bool:
