@@ -70,6 +70,15 @@ def main():
 if __name__ == "__main__":
     main()
 """
+OF_TENSORFLOW = """
+import tensorflow as tf
+
+strategy = tf.distribute.MultiWorkerMirroredStrategy()
+with strategy.scope():
+    model = tf.keras.Sequential([tf.keras.layers.Dense(10)])
+    model.compile("adam", "mse")
+model.fit(images, epochs=3)
+"""
 STEP = "            loss.backward()\n            optimizer.step()\n"
 SCALED = """            scaler.scale(loss).backward()
             scaler.unscale_(optimizer)
@@ -103,7 +112,7 @@ class Plant(NamedTuple):
 
     def scripts(self) -> tuple[str, str]:
         """The right script and the wrong one."""
-        right = _changed(SCRIPT, self.also)
+        right = _changed(OF_TENSORFLOW if self.rule == "strategy" else SCRIPT, self.also)
         return right, _changed(right, ((self.right, self.wrong), *self.beside))
 
 
@@ -123,6 +132,14 @@ ALONE = (
     ("        sampler.set_epoch(epoch)\n", ""),
     ("        dist.barrier()\n", ""),
 )
+LATE = """            late = torch.tensor(float(time.monotonic() > limit))
+            dist.all_reduce(late)
+            if late.item():
+"""
+HIGH = """            high = torch.tensor(float(loss.item() > 5))
+            dist.all_reduce(high)
+            if high.item():
+"""
 STATE = "state = {name: one.full_tensor() for name, one in model.state_dict().items()}"
 LOOP = "        for numbers, images, labels in loader:\n"
 FOUND_LOOP = LOOP.replace(":\n", ":  # HERE\n")
@@ -264,6 +281,32 @@ PLANTS = {
             ('        if rank == 0:\n            torch.save(last, "last.pt")\n', ""),
         ),
     ),
+    "a step that one process skips": Plant(
+        "agree",
+        TORCHRUN,
+        HIGH,
+        "            if loss.item() > 5:  # HERE\n",
+        (
+            (
+                "            loss.backward()\n",
+                f"{HIGH}                continue\n            loss.backward()\n",
+            ),
+        ),
+    ),
+    "an end by the clock of one process": Plant(
+        "agree",
+        TORCHRUN,
+        LATE,
+        "            if time.monotonic() > limit:  # HERE\n",
+        (
+            ("import sys\n", "import sys\nimport time\n"),
+            ("    first, begin", "    limit = time.monotonic() + (100 if rank else -1)\n    first, begin"),
+            (
+                "            loss.backward()\n",
+                f"{LATE}                break\n            loss.backward()\n",
+            ),
+        ),
+    ),
     "a file of all": Plant(
         "writes",
         TORCHRUN,
@@ -277,6 +320,13 @@ PLANTS = {
         "    model = model.cuda()  # HERE\n",
         ((DDP, "    torch.cuda.set_device(int(os.environ['LOCAL_RANK']))\n    model = model.cuda()\n" + DDP),),
     ),
+    "a strategy of one machine": Plant(
+        "strategy",
+        TWO_HOSTS,
+        "MultiWorkerMirroredStrategy",
+        "MirroredStrategy",
+        (("model.fit(images, epochs=3)\n", "model.fit(images, epochs=3)  # HERE\n"),),
+    ),
 }
-# Whether a file is cut short is by chance, and there is no GPU: these are held by their sources alone.
-NOT_RUN = ("writes", "one-device")
+# Whether a file is cut short is by chance, there is no GPU, and TensorFlow is no PyTorch: these are held by their sources alone.
+NOT_RUN = ("writes", "one-device", "strategy")

@@ -56,6 +56,11 @@ _DEALT = re.compile(r"shard|split_\w*by|replica|stream|iterable|\bwds\b|rank|wor
 _SAMPLER = re.compile(r"\b\w*sampler\b", re.IGNORECASE)
 # Samplers that have all samples, on each process.
 _OF_ALL = {"randomsampler", "sequentialsampler", "weightedrandomsampler", "subsetrandomsampler"}
+_SHARES = re.compile(r"reduce|gather|broadcast|^Join$|^join$", re.IGNORECASE)
+_STRATEGIES = re.compile(
+    r"multi_?worker|parameter_?server|collective_?all|horovod|^hvd$|smdistributed|dtensor|tpustrategy|distribution|devicemesh|^ray$",
+    re.IGNORECASE,
+)
 _EVALUATES = re.compile(r"eval|valid|\bval|_val|test|predict|\bdev|infer", re.IGNORECASE)
 _OPTIMIZER = re.compile(r"adam|sgd|optim|lion|adafactor|rmsprop|lamb", re.IGNORECASE)
 _ZEROES = re.compile(r"zero_?grad|(?:clear|reset)_grad|\.grad\s*=\s*None|\.grad(?:\.data)?\.(?:zero_|fill_|mul_|copy_)")
@@ -194,6 +199,35 @@ def _has_all(program: Program, loader: ast.Call) -> bool:
                 seen.add(name)
                 left += [*program.values.get(name, ()), *program.definitions.get(name, ())]
     return data is not None
+
+
+def _agree(scripts: Sequence[Script], job: Job) -> Found:
+    """DDP's ``join``, "for training with uneven inputs": without it the others wait for a process that makes fewer steps."""
+    for program in programs(scripts, job.entry_point):
+        if not program.by_hand or not program.joins or any(map(_SHARES.search, program.used)):
+            continue
+        for script in program.scripts:
+            inside = {node for loop in script.step_loops for node in ast.walk(loop) if isinstance(node, ast.If)}
+            for node in inside:
+                leaves = isinstance(node.body[-1], ast.Break | ast.Continue)
+                if leaves and (own := _decides(program, script, node.test)):
+                    why = f"each process leaves a step by its own {own}, and the others wait for its gradients"
+                    yield script, node.lineno, f"{why}: decide with torch.distributed.all_reduce()"
+
+
+def _decides(program: Program, script: Script, test: ast.expr) -> str:
+    """What of its own a process decides by: "loss" or "clock"; "" for others."""
+    names = [one for one in ast.walk(test) if isinstance(one, ast.Name)]
+    parts = [test, *(value for name in names for value in program.assigned(name))]
+    for part in parts:
+        read = [one for one in ast.walk(part) if isinstance(one, ast.Call)]
+        if any(script.imported(call.func).startswith("time.") for call in read):
+            return "clock"
+        if any(
+            {one.id for one in ast.walk(call) if isinstance(one, ast.Name)} & script.differentiated for call in read
+        ):
+            return "loss"
+    return "loss" if {name.id for name in names} & script.differentiated else ""
 
 
 def _writes(scripts: Sequence[Script], job: Job) -> Found:
@@ -373,11 +407,30 @@ def _optimizer_state(scripts: Sequence[Script], job: Job) -> Found:
             yield script, call.lineno, f"{why}: save optimizer.state_dict() too, and load it"
 
 
+def _strategy(scripts: Sequence[Script], job: Job) -> Found:
+    """TensorFlow's guide "Distributed training": MirroredStrategy is for "multiple GPUs on one machine"."""
+    used = set().union(*(script.used_names | script.imports for script in scripts))
+    if (job.processes or 1) < 2 or any(map(_STRATEGIES.search, used)):
+        return
+    for script in scripts:
+        for call in script.calls if script.imports & {"tensorflow", "keras"} else ():
+            if name_of(call) in ("fit", "train_on_batch", "apply_gradients"):
+                how = "train in tf.distribute.MultiWorkerMirroredStrategy(), with launcher=MultiWorkerMirrored()"
+                yield (
+                    script,
+                    call.lineno,
+                    f"each of the job's {job.processes} processes trains a model of its own: {how}",
+                )
+                return
+
+
 DISTRIBUTED: Mapping[str, Callable[[Sequence[Script], Job], Found]] = {
+    "strategy": _strategy,
     "collective": _collective,
     "process-group": _process_group,
     "gradients": _gradients,
     "samples": _samples,
+    "agree": _agree,
     "writes": _writes,
     "unscale": _unscale,
     "zero-grad": _zero_grad,

@@ -33,6 +33,8 @@ REQUIREMENTS = Path("requirements.txt")  # which the toolkit installs
 _OF_HUGGING_FACE = ("transformers", "trl", "peft", "accelerate", "datasets", "deepspeed")
 _PINS = re.compile(r"(\w+)(?:\[[\w, -]+\])?\s*={2,3}\s*(\d+\.\d+(?:\.\d+)?)\s*(?:[;#].*)?")
 _INSTALLS = re.compile(r"\b(?:pip3?|conda|mamba|uv|poetry)\b")
+# The toolkit's launchers that start one process on each host (TensorFlow's).
+_OF_HOSTS = {"sagemaker_multi_worker_mirrored_strategy_enabled", "sagemaker_parameter_server_enabled"}
 _RANKS = {"RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE"}
 _FRAMEWORKS = {"torch": "pytorch", "tensorflow": "tensorflow"}
 # Requirements that may bring another version of a library than the container's.
@@ -171,6 +173,8 @@ def started_in(
         return replace(job, hosts=hosts, processes_per_host=each, launched=launched)
     if not launchers:
         return replace(job, hosts=hosts, processes_per_host=1, launched=False)
+    if {*launchers} <= _OF_HOSTS:
+        return replace(job, hosts=hosts, processes_per_host=1)
     by_torchrun = request.hyperparameters.get("sagemaker_torch_distributed_enabled") == "true"
     facts, given = (
         [instance_facts(name) for name in instance_types(request)],
