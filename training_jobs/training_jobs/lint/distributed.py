@@ -1,6 +1,6 @@
 """The rules of loops that are written by hand: what trains apart, with wrong gradients, or waits for ever.
 
-Each has its source in its docstring; they are of PyTorch. Where a library trains, like accelerate, they say nothing.
+Each has its source in its docstring. Where a library trains, like accelerate, they say nothing.
 """
 
 from __future__ import annotations
@@ -22,32 +22,15 @@ from training_jobs.lint.script import Job, Script, constant, keyword, name_of, w
 Found = Iterator[tuple[Script, int, str]]
 
 _SHARDING = ("FullyShardedDataParallel", "FSDP", "fully_shard")
-_COLLECTIVES = {
-    *(
-        "barrier",
-        "monitored_barrier",
-        "all_reduce",
-        "all_gather",
-        "all_gather_object",
-        "all_gather_into_tensor",
-        "new_group",
-    ),
-    *(
-        "broadcast",
-        "broadcast_object_list",
-        "reduce",
-        "reduce_scatter",
-        "reduce_scatter_tensor",
-        "gather",
-        "gather_object",
-    ),
-    *("scatter", "scatter_object_list", "all_to_all", "all_to_all_single"),
-}
+_COLLECTIVES = re.compile(
+    r"(?:monitored_)?barrier|all_(?:gather|reduce|to_all)\w*|(?:broadcast|gather|reduce|scatter)\w*|new_group"
+)
 _OF_SHARDED = ("state_dict", "clip_grad_norm_")
 _RANK = re.compile(r"\b\w*rank\b|world_size|process_index", re.IGNORECASE)
 # What may ask whether it is the one process that writes.
 _FIRST = re.compile(
-    r"rank|master|is_main|main_(?:process|node)|on_main|primary|chief|coordinator|process_zero|process_index|leader|ordinal|gpu|\bis_root",
+    r"rank|master|is_main|main_(?:process|node)|on_main|primary|chief|coordinator|process_(?:zero|index)|leader|ordinal|gpu"
+    r"|\bis_root",
     re.IGNORECASE,
 )
 _SEEDS = ("manual_seed", "manual_seed_all", "seed", "seed_everything", "set_seed", "default_rng", "Generator")
@@ -123,8 +106,8 @@ def _gathers(call: ast.Call, sharded: set[str]) -> bool:
     """Whether a call gathers the parameters of a sharded model."""
     function = call.func
     if isinstance(function, ast.Attribute) and function.attr in _OF_SHARDED:
-        return ast.unparse(function.value) in sharded
-    return ast.unparse(function) in sharded
+        function = function.value
+    return bool(sharded) and ast.unparse(function) in sharded
 
 
 def _is_collective(script: Script, call: ast.Call) -> bool:
@@ -133,7 +116,7 @@ def _is_collective(script: Script, call: ast.Call) -> bool:
     if imported.startswith("torch.distributed.checkpoint."):
         return name in ("save", "load", "async_save")
     if imported.startswith("torch.distributed."):
-        return name in _COLLECTIVES and keyword(call, "group") is None
+        return _COLLECTIVES.fullmatch(name) is not None and keyword(call, "group") is None
     return name == "wait_for_everyone" or imported == "torch_xla.core.xla_model.rendezvous"
 
 
