@@ -322,6 +322,13 @@ def test_how_many_processes_there_are_is_of_the_job(tmp_path: Path) -> None:
         assert [rule for rule, _ in found] == ["process-group"] * warns
 
 
+def test_machines_with_one_process_each_write_files_of_their_own(tmp_path: Path) -> None:
+    wrong = PLANTS["a file of all"].scripts()[1]
+    for each, warns in ((1, False), (2, True), (None, True)):
+        found = found_in(tmp_path, wrong, Job(hosts=2, processes_per_host=each))
+        assert [rule for rule, _ in found] == ["writes"] * warns
+
+
 def test_the_command_takes_processes_and_whether_there_is_a_launcher(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(PLANTS["a group without a launcher"].scripts()[1])
     assert CliRunner().invoke(app, ["lint", str(tmp_path)]).output == ""

@@ -40,7 +40,7 @@ def lint(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Find mistakes in scripts, a Dockerfile and requirements.txt that cost time or end a job; exit code 1 if there are any.
+    """Find mistakes in scripts, a Dockerfile and requirements.txt that cost time, end jobs or train wrong; exit code 1 if any.
 
     Nothing is run. `cdk synth` says the same of the folders of TrainingImage and TrainingCode, with what it knows of their jobs.
     A comment `# training-jobs: allow RULE` switches a rule off: on its line, on the one above it, or for a file above its first

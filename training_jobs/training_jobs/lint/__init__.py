@@ -1,4 +1,4 @@
-"""Finds mistakes in training scripts that cost time or end a job, by their syntax alone: nothing is imported or run.
+"""Finds mistakes in training scripts that cost time, end a job or train wrong, by their syntax alone: nothing is imported or run.
 
 Each rule has its source in its docstring. A comment ``# training-jobs: allow RULE`` switches a rule off, on the line that is
 found or the one above it, and above the file's first statement for the whole file. The standard library, packaging,
