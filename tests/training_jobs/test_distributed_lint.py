@@ -322,6 +322,17 @@ def test_how_many_processes_there_are_is_of_the_job(tmp_path: Path) -> None:
         assert [rule for rule, _ in found] == ["process-group"] * warns
 
 
+@pytest.mark.parametrize("name", [name for name, plant in PLANTS.items() if plant.job is TORCHRUN])
+def test_one_process_has_its_own_mistakes_alone_and_those_that_it_starts_have_all(name: str, tmp_path: Path) -> None:
+    wrong, rule = PLANTS[name].scripts()[1], PLANTS[name].rule
+    one = Job(hosts=1, processes_per_host=1)
+    of_one = rule in ("unscale", "zero-grad", "sharded-later")
+    assert [rule for rule, _ in found_in(tmp_path, wrong, one)] == [rule] * of_one
+    spawns = wrong.replace("    main()\n", "    torch.multiprocessing.spawn(main, nprocs=2)\n")
+    of_others = rule not in ("rank-of-host", "one-device", "writes")  # these are of torchrun's processes
+    assert [rule for rule, _ in found_in(tmp_path, spawns, one)] == [rule] * of_others
+
+
 def test_machines_with_one_process_each_write_files_of_their_own(tmp_path: Path) -> None:
     wrong = PLANTS["a file of all"].scripts()[1]
     for each, warns in ((1, False), (2, True), (None, True)):

@@ -47,7 +47,7 @@ _STRATEGIES = re.compile(
 _EVALUATES = re.compile(r"eval|valid|\bval|_val|test|predict|\bdev|infer", re.IGNORECASE)
 _OPTIMIZER = re.compile(r"adam|sgd|optim|lion|adafactor|rmsprop|lamb", re.IGNORECASE)
 _ZEROES = re.compile(r"zero_?grad|(?:clear|reset)_grad|\.grad\s*=\s*None|\.grad(?:\.data)?\.(?:zero_|fill_|mul_|copy_)")
-_STARTS = ("spawn", "Process", "Popen", "start_processes", "run", "check_call")
+_STARTS = ("spawn", "Process", "Popen", "start_processes", "check_call")
 _OF_LAUNCHER = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE")
 _SETS = re.compile(
     r"""environ\[["']\w*(?:RANK|WORLD_SIZE)["']\]\s*=(?!=)|setdefault\(\s*["']\w*RANK|["']\w*RANK["']\s+(?:not )?in\b"""
@@ -62,12 +62,17 @@ _OF_HOSTS = re.compile(r"hosts|num_nodes|nnodes|node_rank|host_rank", re.IGNOREC
 _WITH_MOMENTS = ("Adam", "AdamW", "Adagrad", "Adamax", "NAdam", "RAdam", "RMSprop", "Adafactor")
 
 
+def _is_alone(scripts: Sequence[Script], job: Job) -> bool:
+    """Whether the job has one process, which starts no other."""
+    return job.processes == 1 and not any({*_STARTS} & script.used_names for script in scripts)
+
+
 def _collective(scripts: Sequence[Script], job: Job) -> Found:
     """torch.distributed: "Collective communication functions": each process of the group calls them, or the others wait.
 
     So do ``torch.distributed.checkpoint.save``, the forward and the ``state_dict`` of a sharded model (FSDP).
     """
-    for script in scripts:
+    for script in () if _is_alone(scripts, job) else scripts:
         sharded = _sharded(script)
         waiting = {
             name
@@ -123,7 +128,7 @@ def _is_collective(script: Script, call: ast.Call) -> bool:
 def _process_group(scripts: Sequence[Script], job: Job) -> Found:
     """torch.distributed, "Initialization": a process belongs to no group before ``init_process_group``."""
     for program in programs(scripts, job.entry_point) if (job.processes or 1) > 1 else ():
-        starts = {*_STARTS} & program.used
+        starts = {*_STARTS, "run"} & program.used
         if program.by_hand and not program.joins and not starts and not program.averages:
             how = "call torch.distributed.init_process_group() and wrap the model in DistributedDataParallel"
             why = (
@@ -134,7 +139,7 @@ def _process_group(scripts: Sequence[Script], job: Job) -> Found:
 
 def _gradients(scripts: Sequence[Script], job: Job) -> Found:
     """PyTorch's tutorial "Getting Started with Distributed Data Parallel": DDP averages gradients, a process group does not."""
-    for program in programs(scripts, job.entry_point):
+    for program in () if _is_alone(scripts, job) else programs(scripts, job.entry_point):
         if program.by_hand and program.joins and not program.averages:
             why = "the process group averages no gradients, so that each process trains a model of its own"
             yield program.script, program.line, f"{why}: wrap the model in DistributedDataParallel"
@@ -142,7 +147,7 @@ def _gradients(scripts: Sequence[Script], job: Job) -> Found:
 
 def _samples(scripts: Sequence[Script], job: Job) -> Found:
     """PyTorch's DistributedSampler: each process "load[s] a subset of the original dataset that is exclusive to it"."""
-    for program in programs(scripts, job.entry_point):
+    for program in () if _is_alone(scripts, job) else programs(scripts, job.entry_point):
         seeded = any(name_of(call) in _SEEDS and _RANK.search(ast.unparse(call)) for _, call in program.calls)
         if not program.by_hand or not program.joins or seeded or any(map(_DEALS.search, program.used)):
             continue
@@ -186,7 +191,7 @@ def _has_all(program: Program, loader: ast.Call) -> bool:
 
 def _agree(scripts: Sequence[Script], job: Job) -> Found:
     """DDP's ``join``, "for training with uneven inputs": without it the others wait for a process that makes fewer steps."""
-    for program in programs(scripts, job.entry_point):
+    for program in () if _is_alone(scripts, job) else programs(scripts, job.entry_point):
         if not program.by_hand or not program.joins or any(map(_SHARES.search, program.used)):
             continue
         for script in program.scripts:
@@ -291,7 +296,7 @@ def _sharded_later(scripts: Sequence[Script], job: Job) -> Found:
 
 def _clip_shards(scripts: Sequence[Script], job: Job) -> Found:
     """FSDP's ``clip_grad_norm_``: "use this method instead of torch.nn.utils.clip_grad_norm_", where gradients are sharded."""
-    for program in programs(scripts, job.entry_point):
+    for program in () if _is_alone(scripts, job) else programs(scripts, job.entry_point):
         if {"FSDP", "FullyShardedDataParallel"} & program.called and not {"fully_shard", "NO_SHARD"} & program.used:
             clips = [(one, call) for one, call in program.calls if name_of(call) == "clip_grad_norm_"]
             if all(script.imported(call.func).startswith("torch.nn.utils") for script, call in clips):
