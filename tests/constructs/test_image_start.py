@@ -197,3 +197,20 @@ def test_a_build_that_replaces_the_containers_framework_is_a_warning(tmp_path: P
     stack = UserStack()
     stack.task(image=image(stack, tmp_path, text, DLC))
     assert "requirement-replaces-framework" in stack.warned()
+
+
+@pytest.mark.parametrize(
+    ("text", "rules"),
+    [
+        ("", ["script-launcher"]),
+        ("ENV RANK=0\n", []),
+        ('ENTRYPOINT ["torchrun", "--nproc-per-node", "4", "/opt/program/loop.py"]\n', ["script-process-group"]),
+    ],
+)
+def test_how_many_processes_an_image_starts_is_of_its_entry_point(tmp_path: Path, text: str, rules: list[str]) -> None:
+    loop = "    optimizer.zero_grad()\n    model(batch).backward()\n    optimizer.step()\n"
+    (tmp_path / "loop.py").write_text(f'import os\n\nrank = int(os.environ["RANK"])\nfor batch in loader:\n{loop}')
+    stack = UserStack()
+    own = image(stack, tmp_path, f"RUN pip install torch\n{STARTS.format('loop.py')}{text}")
+    stack.workflow(image=own, job=DataParallelJob(InstanceGroup("ml.g5.12xlarge")))
+    assert [name for name in stack.warned() if name.startswith("script-")] == rules

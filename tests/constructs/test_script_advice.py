@@ -20,6 +20,7 @@ from cdk_sagemaker_training import (
     HeterogeneousJob,
     InstanceGroup,
     Mpi,
+    MultiWorkerMirrored,
     S3Channel,
     S3Prefix,
     Spot,
@@ -666,6 +667,7 @@ for batch in loader:
     optimizer.step()
 """
 JOINS = TRAINS_ALONE.replace("rank = int", "torch.distributed.init_process_group()\nrank = int")
+FITS = "import tensorflow as tf\n\nwith tf.distribute.MirroredStrategy().scope():\n    model = build()\nmodel.fit(images)\n"
 TWO_GPUS = InstanceGroup("ml.g5.12xlarge", 2)
 
 
@@ -682,6 +684,8 @@ TWO_GPUS = InstanceGroup("ml.g5.12xlarge", 2)
         (TRAINS_ALONE, {"job": DataParallelJob(TWO_GPUS, launcher=Torchrun())}, ["script-process-group"]),
         (JOINS, {"job": DataParallelJob(TWO_GPUS, launcher=Torchrun())}, ["script-gradients"]),
         (TRAINS_ALONE, {"job": DataParallelJob(TWO_GPUS, launcher=Mpi())}, ["script-process-group"]),
+        (FITS, {"job": DataParallelJob(TWO_GPUS, launcher=MultiWorkerMirrored())}, ["script-strategy"]),
+        (FITS, {}, []),
         (TRAINS_ALONE, {"job": ON_GROUPS}, []),
         (TRAINS_ALONE, {"environment": {"RANK": "0"}}, []),
         (TRAINS_ALONE, {"container_entrypoint": ["python", "/opt/train.py"]}, []),

@@ -44,6 +44,22 @@ def test_a_mistake_is_found_on_its_line_and_the_right_script_has_none(name: str,
     assert found_in(tmp_path, wrong, PLANTS[name].job) == [(PLANTS[name].rule, line)]
 
 
+@pytest.mark.parametrize(
+    ("name", "ranks"),
+    [
+        ("a barrier of rank 0", "rank 0 alone"),
+        ("a barrier after the others return", "rank 0 alone"),
+        ("others", "all ranks but 0"),
+    ],
+)
+def test_the_warning_of_a_collective_says_which_ranks_reach_it(name: str, ranks: str, tmp_path: Path) -> None:
+    of_zero = PLANTS["a barrier of rank 0"].scripts()[1]
+    text = of_zero.replace("if rank == 0:", "if rank > 0:") if name == "others" else PLANTS[name].scripts()[1]
+    (tmp_path / "train.py").write_text(text)
+    [found] = lint_folder(tmp_path, TORCHRUN)
+    assert found.reason.startswith(f"dist.barrier() on {ranks}: ")
+
+
 def test_the_page_has_each_rule_what_is_planted_of_it_how_it_ends_and_its_source() -> None:
     rows = ["| rule | a mistake | which in PyTorch | source |", "|---|---|---|---|"]
     for rule, check in DISTRIBUTED.items():
