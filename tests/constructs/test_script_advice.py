@@ -685,6 +685,7 @@ TWO_GPUS = InstanceGroup("ml.g5.12xlarge", 2)
         (JOINS, {"job": DataParallelJob(TWO_GPUS, launcher=Torchrun())}, ["script-gradients"]),
         (TRAINS_ALONE, {"job": DataParallelJob(TWO_GPUS, launcher=Mpi())}, ["script-process-group"]),
         (FITS, {"job": DataParallelJob(TWO_GPUS, launcher=MultiWorkerMirrored())}, ["script-strategy"]),
+        (FITS, {"job": DataParallelJob(InstanceGroup("ml.g5.12xlarge"), launcher=MultiWorkerMirrored())}, []),
         (FITS, {}, []),
         (TRAINS_ALONE, {"job": ON_GROUPS}, []),
         (TRAINS_ALONE, {"environment": {"RANK": "0"}}, []),
