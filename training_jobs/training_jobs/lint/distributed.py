@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from training_jobs.lint.program import (
     Program,
@@ -16,10 +16,9 @@ from training_jobs.lint.program import (
     function_around,
     programs,
     side_of,
+    statements_before,
 )
-from training_jobs.lint.script import Job, Script, constant, keyword, name_of, whole_name
-
-Found = Iterator[tuple[Script, int, str]]
+from training_jobs.lint.script import Check, Found, Job, Script, constant, keyword, name_of, variable_read, whole_name
 
 _SHARDING = ("FullyShardedDataParallel", "FSDP", "fully_shard")
 _COLLECTIVES = re.compile(
@@ -28,7 +27,7 @@ _COLLECTIVES = re.compile(
 _OF_SHARDED = ("state_dict", "clip_grad_norm_")
 _RANK = re.compile(r"\b\w*rank\b|world_size|process_index", re.IGNORECASE)
 # What may ask whether it is the one process that writes.
-_FIRST = re.compile(
+_MAY_BE_ONE = re.compile(
     r"rank|master|is_main|main_(?:process|node)|on_main|primary|chief|coordinator|process_(?:zero|index)|leader|ordinal|gpu"
     r"|\bis_root",
     re.IGNORECASE,
@@ -57,7 +56,7 @@ _PICKS = re.compile(
     r"local_?rank|set_device|device_id|local_process|current_device|device_mesh|cuda_visible|gpu_id|dev_id|device_count\(",
     re.I,
 )
-_ON_FIRST = re.compile(r"""\.cuda\(\)|["']cuda(?::0)?["']""")
+_ON_MAY_BE_ONE = re.compile(r"""\.cuda\(\)|["']cuda(?::0)?["']""")
 _OF_HOSTS = re.compile(r"hosts|num_nodes|nnodes|node_rank|host_rank", re.IGNORECASE)
 _WITH_MOMENTS = ("Adam", "AdamW", "Adagrad", "Adamax", "NAdam", "RAdam", "RMSprop", "Adafactor")
 
@@ -65,6 +64,13 @@ _WITH_MOMENTS = ("Adam", "AdamW", "Adagrad", "Adamax", "NAdam", "RAdam", "RMSpro
 def _is_alone(scripts: Sequence[Script], job: Job) -> bool:
     """Whether the job has one process, which starts no other."""
     return job.processes == 1 and not any({*_STARTS} & script.used_names for script in scripts)
+
+
+def _together(scripts: Sequence[Script], job: Job) -> Iterator[Program]:
+    """The programs of several processes that join a process group themselves."""
+    for program in () if _is_alone(scripts, job) else programs(scripts, job.entry_point):
+        if program.by_hand and program.joins:
+            yield program
 
 
 def _collective(scripts: Sequence[Script], job: Job) -> Found:
@@ -139,29 +145,22 @@ def _process_group(scripts: Sequence[Script], job: Job) -> Found:
 
 def _gradients(scripts: Sequence[Script], job: Job) -> Found:
     """PyTorch's tutorial "Getting Started with Distributed Data Parallel": DDP averages gradients, a process group does not."""
-    for program in () if _is_alone(scripts, job) else programs(scripts, job.entry_point):
-        if program.by_hand and program.joins and not program.averages:
+    for program in _together(scripts, job):
+        if not program.averages:
             why = "the process group averages no gradients, so that each process trains a model of its own"
             yield program.script, program.line, f"{why}: wrap the model in DistributedDataParallel"
 
 
 def _samples(scripts: Sequence[Script], job: Job) -> Found:
     """PyTorch's DistributedSampler: each process "load[s] a subset of the original dataset that is exclusive to it"."""
-    for program in () if _is_alone(scripts, job) else programs(scripts, job.entry_point):
+    for program in _together(scripts, job):
         seeded = any(name_of(call) in _SEEDS and _RANK.search(ast.unparse(call)) for _, call in program.calls)
-        if not program.by_hand or not program.joins or seeded or any(map(_DEALS.search, program.used)):
+        if seeded or any(map(_DEALS.search, program.used)):
             continue
         for script, call in program.calls:
-            if name_of(call) == "DataLoader" and not _evaluates(script, call) and _has_all(program, call):
+            if name_of(call) == "DataLoader" and not script.is_within(call, _EVALUATES) and _has_all(program, call):
                 why = "each process has all samples in each epoch"
                 yield script, call.lineno, f"{why}: give it sampler=DistributedSampler(...)"
-
-
-def _evaluates(script: Script, node: ast.AST) -> bool:
-    """Whether a node is in a function, or sets a variable, for evaluation."""
-    around = (one for one in script.ancestors(node) if isinstance(one, ast.FunctionDef | ast.Assign))
-    names = [one.name if isinstance(one, ast.FunctionDef) else ast.unparse(one.targets[0]) for one in around]
-    return any(map(_EVALUATES.search, (*names, ast.unparse(node))))
 
 
 def _has_all(program: Program, loader: ast.Call) -> bool:
@@ -191,10 +190,8 @@ def _has_all(program: Program, loader: ast.Call) -> bool:
 
 def _agree(scripts: Sequence[Script], job: Job) -> Found:
     """DDP's ``join``, "for training with uneven inputs": without it the others wait for a process that makes fewer steps."""
-    for program in () if _is_alone(scripts, job) else programs(scripts, job.entry_point):
-        if not program.by_hand or not program.joins or any(map(_SHARES.search, program.used)):
-            continue
-        for script in program.scripts:
+    for program in _together(scripts, job):
+        for script in () if any(map(_SHARES.search, program.used)) else program.scripts:
             inside = {node for loop in script.step_loops for node in ast.walk(loop) if isinstance(node, ast.If)}
             for node in inside:
                 leaves = isinstance(node.body[-1], ast.Break | ast.Continue)
@@ -221,8 +218,8 @@ def _decides(program: Program, script: Script, test: ast.expr) -> str:
 def _writes(scripts: Sequence[Script], job: Job) -> Found:
     """DDP's tutorial, "Save and Load Checkpoints": "save the model in only one process"."""
     # Machines have disks of their own.
-    for program in programs(scripts, job.entry_point) if job.processes_per_host != 1 else ():
-        for script, call in program.calls if program.by_hand and program.joins else ():
+    for program in _together(scripts, job) if job.processes_per_host != 1 else ():
+        for script, call in program.calls:
             if script.imported(call.func) == "torch.save" and not _is_of_one(program, script, call):
                 why = "all processes of a host write this file, and each cuts short what another has written"
                 yield script, call.lineno, f"{why}: save on rank 0 alone"
@@ -235,7 +232,7 @@ def _is_of_one(program: Program, script: Script, node: ast.AST, depth: int = 4) 
     for test, _ in conditions(script, node):
         names = [one for one in ast.walk(test) if isinstance(one, ast.Name | ast.Attribute)]
         values = [value for name in names for value in program.assigned(name)]
-        if any(_FIRST.search(ast.unparse(one)) for one in (test, *values)):
+        if any(_MAY_BE_ONE.search(ast.unparse(one)) for one in (test, *values)):
             return True
     function = function_around(script, node)
     if function is None or not depth:
@@ -261,10 +258,9 @@ def _is_scaled(script: Script, clip: ast.Call) -> bool:
     """Whether what is nearest before a call, of what differentiates a loss, scales it."""
     inner: ast.AST = clip
     for around in script.ancestors(clip):
-        for block in (getattr(around, name, None) for name in ("body", "orelse")):
-            for before in reversed(block[: block.index(inner)] if isinstance(block, list) and inner in block else []):
-                if "backward(" in (text := ast.unparse(before)):
-                    return ".scale(" in text
+        for before in reversed(statements_before(inner, around)):
+            if "backward(" in (text := ast.unparse(before)):
+                return ".scale(" in text
         inner = around
     return False
 
@@ -321,9 +317,8 @@ def _launcher(scripts: Sequence[Script], job: Job) -> Found:
 
 def _needed(script: Script, node: ast.AST) -> str:
     """The variable of a launcher without which a node fails; "" for others."""
-    if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load) and "environ" in ast.unparse(node.value):
-        name = constant(node.slice)
-        return name if isinstance(name, str) and name in _OF_LAUNCHER else ""
+    if (name := variable_read(node)) in _OF_LAUNCHER:
+        return name
     if isinstance(node, ast.Call) and name_of(node) == "init_process_group" and len(node.args) < 2:
         given = {one.arg for one in node.keywords}
         of_environment = constant(keyword(node, "init_method")) in (None, "env://")
@@ -346,12 +341,10 @@ def _is_certain(program: Program, script: Script, node: ast.AST, depth: int = 4)
 def _one_device(scripts: Sequence[Script], job: Job) -> Found:
     """NCCL takes one process for each device ("Duplicate GPU detected"); DDP's tutorial: "one process per device"."""
     several = (job.processes_per_host or 1) > 1 and job.launched and job.device != "cpu"
-    for program in programs(scripts, job.entry_point) if several else ():
-        if not program.by_hand or not program.joins or program.mentions(_PICKS):
-            continue
-        for script in program.scripts:
+    for program in _together(scripts, job) if several else ():
+        for script in () if program.mentions(_PICKS) else program.scripts:
             for number, text in enumerate(script.text.splitlines(), start=1):
-                if _ON_FIRST.search(text.partition("#")[0]):
+                if _ON_MAY_BE_ONE.search(text.partition("#")[0]):
                     why = f"all {job.processes_per_host} processes of a host use its first GPU"
                     yield script, number, f"{why}: torch.cuda.set_device(int(os.environ['LOCAL_RANK'])) first"
                     return
@@ -398,8 +391,10 @@ def _optimizer_state(scripts: Sequence[Script], job: Job) -> Found:
 
 def _strategy(scripts: Sequence[Script], job: Job) -> Found:
     """TensorFlow's guide "Distributed training": MirroredStrategy is for "multiple GPUs on one machine"."""
+    if (job.processes or 1) < 2:
+        return
     used = set().union(*(script.used_names | script.imports for script in scripts))
-    if (job.processes or 1) < 2 or any(map(_STRATEGIES.search, used)):
+    if any(map(_STRATEGIES.search, used)):
         return
     for script in scripts:
         for call in script.calls if script.imports & {"tensorflow", "keras"} else ():
@@ -413,7 +408,7 @@ def _strategy(scripts: Sequence[Script], job: Job) -> Found:
                 return
 
 
-DISTRIBUTED: Mapping[str, Callable[[Sequence[Script], Job], Found]] = {
+DISTRIBUTED: Mapping[str, Check] = {
     "strategy": _strategy,
     "collective": _collective,
     "process-group": _process_group,

@@ -244,15 +244,23 @@ def conditions(script: Script, node: ast.AST) -> Iterator[tuple[ast.expr, bool]]
     for around in script.ancestors(node):
         if isinstance(around, ast.If | ast.IfExp) and inner is not around.test:
             yield around.test, inner is around.body or (isinstance(around.body, list) and inner in around.body)
-        for name in ("body", "orelse", "finalbody"):
-            block = getattr(around, name, None)
-            before = block[: block.index(inner)] if isinstance(block, list) and inner in block else []
-            for one in before:
-                if isinstance(one, ast.If) and isinstance(one.body[-1], ast.Return | ast.Continue | ast.Raise):
-                    yield one.test, False
+        for one in statements_before(inner, around):
+            if isinstance(one, ast.If) and isinstance(one.body[-1], ast.Return | ast.Continue | ast.Raise):
+                yield one.test, False
         if isinstance(around, Function | ast.Lambda):
             return
         inner = around
+
+
+def statements_before(node: ast.AST, around: ast.AST) -> list[ast.stmt]:
+    """Return the statements before a node in its block.
+
+    Args:
+        node: The node.
+        around: What has the block.
+    """
+    blocks = (getattr(around, name, None) for name in ("body", "orelse", "finalbody"))
+    return next((block[: block.index(node)] for block in blocks if isinstance(block, list) and node in block), [])
 
 
 def side_of(script: Script, node: ast.AST) -> Side:

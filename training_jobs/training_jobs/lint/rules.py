@@ -15,10 +15,19 @@ from training_jobs.lint.distributed import DISTRIBUTED
 from training_jobs.lint.downloads import downloaded
 from training_jobs.lint.optional_dependencies import dependencies_in
 from training_jobs.lint.removed import removed
-from training_jobs.lint.script import Job, Script, always_imported, constant, keyword, name_of, whole_name
+from training_jobs.lint.script import (
+    Check,
+    Found,
+    Job,
+    Script,
+    always_imported,
+    constant,
+    keyword,
+    name_of,
+    variable_read,
+    whole_name,
+)
 
-Found = Iterator[tuple[Script, int, str]]
-Check = Callable[[Sequence[Script], Job], Found]
 RULES: dict[str, Check] = {**DISTRIBUTED}
 
 _LOGS = re.compile(
@@ -40,6 +49,7 @@ _MARKS = re.compile(
 )
 _GROUP = re.compile(r"SM_CURRENT_INSTANCE_GROUP|current_group_name|current_instance_group")
 _GROUPS = re.compile(r"SM_INSTANCE_GROUPS_DICT|instance_groups_dict")
+_EVALUATES = re.compile(r"eval|valid|test|predict")
 _HOST = re.compile(r"\balgo-\d+\b")
 # The handlers of aws/sagemaker-pytorch-inference-toolkit and aws/sagemaker-tensorflow-serving-container.
 _OF_INFERENCE = ("model_fn", "input_fn", "predict_fn", "output_fn", "transform_fn", "input_handler", "output_handler")
@@ -179,7 +189,7 @@ def _drop_last(scripts: Sequence[Script], job: Job) -> Found:
             trains = constant(keyword(call, "shuffle")) is True or keyword(call, "sampler") is not None
             options = {one.arg for one in call.keywords}
             loader = name == "DataLoader" and trains and not {"drop_last", "batch_sampler"} & options
-            loader = loader and not _evaluates(script, call)
+            loader = loader and not script.is_within(call, _EVALUATES)
             arguments = (
                 name.endswith("TrainingArguments") and call.keywords and keyword(call, "dataloader_drop_last") is None
             )
@@ -331,7 +341,7 @@ def _set_epoch(scripts: Sequence[Script], job: Job) -> Found:
     for script in scripts:
         for call in script.calls:
             shuffles = name_of(call) == "DistributedSampler" and constant(keyword(call, "shuffle")) is not False
-            if shuffles and not _evaluates(script, call):
+            if shuffles and not script.is_within(call, _EVALUATES):
                 yield (
                     script,
                     call.lineno,
@@ -418,7 +428,7 @@ def _channel_variables(script: Script, *readers: type[ast.AST]) -> Iterator[tupl
             continue
         assert isinstance(node, ast.Constant)
         if isinstance(parent, ast.Subscript):
-            reads = isinstance(parent.ctx, ast.Load) and "environ" in ast.unparse(parent.value)
+            reads = variable_read(parent) == text
         else:
             reads = isinstance(parent, ast.Call) and name_of(parent) in ("get", "getenv") and len(parent.args) == 1
         if reads and not _conditional(script, node, text):
@@ -436,7 +446,7 @@ def variables_of(script: Script) -> Iterator[tuple[int, str]]:
     for node in script.nodes:
         text, parent = constant(node), script.parents.get(node)
         if isinstance(text, str) and text.startswith("SM_") and isinstance(parent, ast.Subscript):
-            reads = isinstance(parent.ctx, ast.Load) and "environ" in ast.unparse(parent.value)
+            reads = variable_read(parent) == text
             around = [*script.ancestors(node)] if reads else []
             tests = [ast.unparse(one.test) for one in around if isinstance(one, ast.If | ast.IfExp)]
             tried = any(isinstance(one, ast.Try) for one in around) or any("__name__" not in test for test in tests)
@@ -570,10 +580,3 @@ def _conditional(script: Script, node: ast.AST, text: str = "") -> bool:
                 return True
         inner = one
     return False
-
-
-def _evaluates(script: Script, node: ast.AST) -> bool:
-    """Whether a node is in a function, or sets a variable, for evaluation."""
-    around = (one for one in script.ancestors(node) if isinstance(one, ast.FunctionDef | ast.Assign))
-    names = [one.name if isinstance(one, ast.FunctionDef) else ast.unparse(one.targets[0]) for one in around]
-    return any(re.search(r"eval|valid|test|predict", name) for name in (*names, ast.unparse(node)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import re
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -64,11 +64,9 @@ class Job:
     @property
     def processes(self) -> int | None:
         """The number of processes on all machines; None where that is not known."""
-        return (
-            None
-            if None in (self.hosts, self.processes_per_host)
-            else (self.hosts or 0) * (self.processes_per_host or 0)
-        )
+        if self.hosts is None or self.processes_per_host is None:
+            return None
+        return self.hosts * self.processes_per_host
 
     def lacks(self, module: str) -> bool:
         """Return whether a module, which is none of Python's own, is certainly not installed.
@@ -161,6 +159,17 @@ class Script:
                 for affected in lines:
                     found.setdefault(affected, set()).update(rules)
         return found
+
+    def is_within(self, node: ast.AST, words: re.Pattern[str]) -> bool:
+        """Return whether a node, or a function or a variable that has it, is named with one of some words.
+
+        Args:
+            node: The node.
+            words: The words.
+        """
+        around = (one for one in self.ancestors(node) if isinstance(one, ast.FunctionDef | ast.Assign))
+        names = (one.name if isinstance(one, ast.FunctionDef) else ast.unparse(one.targets[0]) for one in around)
+        return any(map(words.search, (ast.unparse(node), *names)))
 
     def ancestors(self, node: ast.AST) -> Iterator[ast.AST]:
         """The nodes around a node, the innermost first."""
@@ -332,6 +341,14 @@ def keyword(call: ast.Call, name: str) -> ast.expr | None:
     return next((one.value for one in call.keywords if one.arg == name), None)
 
 
+def variable_read(node: ast.AST | None) -> str:
+    """The environment variable that a subscript reads, as in ``os.environ["SM_HOSTS"]``; "" for anything else."""
+    if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load) and "environ" in ast.unparse(node.value):
+        name = constant(node.slice)
+        return name if isinstance(name, str) else ""
+    return ""
+
+
 def _word(node: ast.AST) -> str:
     """What a node itself names or says."""
     if isinstance(node, ast.Constant):
@@ -394,3 +411,7 @@ def always_imported(tree: ast.AST, *, tried: bool = True) -> Iterator[tuple[int,
 def _needed(module: str) -> str:
     """The first name of a module, or of what it imports that its distribution does not require: PyTorch's is one."""
     return "tensorboard" if module.startswith("torch.utils.tensorboard") else module.partition(".")[0]
+
+
+Found = Iterator[tuple[Script, int, str]]
+Check = Callable[[Sequence[Script], Job], Found]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -61,12 +61,13 @@ _FIELD = re.compile(r"(?:States\.Format\('\{\}', )?\$\.(?P<name>\w+)\)?")
 
 def code_advice(code: TrainingCode, context: JobContext) -> Iterator[Advice]:
     """Warn of mistakes in a folder's scripts, with their lines, and of hyperparameters that its script ignores."""
-    files = tuple(code.files())
+    files, command = tuple(code.files()), _command(code, context)
     yield from ignored_advice(code, context)
     yield from _requirement_advice(code, context)
-    yield from _command_advice(code, context)
+    if command is not None:
+        yield from _command_advice(code, command, context)
     yield from _checkpoint_advice(code, context)
-    job = started_in(installed_by(code, context.props), context, _command(code, context))
+    job = started_in(installed_by(code, context.props), context, command)
     yield from script_advice(Path(code.directory), files, context, code.script, job)
 
 
@@ -154,17 +155,15 @@ def _place(code: TrainingCode, line: int) -> str:
     return f"{Path(code.directory, code.entry_point)}:{line}, of code," if code.command is None else "command, of code,"
 
 
-def _command_advice(code: TrainingCode, context: JobContext) -> Iterator[Advice]:
+def _command_advice(code: TrainingCode, command: Command, context: JobContext) -> Iterator[Advice]:
     """Warn of machines that train by themselves, of idle accelerators, and of what a command ignores."""
-    if (command := _command(code, context)) is None:
-        return
     for mistake in command.mistakes():
         if mistake.kind != "fails":
             yield from advice(f"command-{mistake.kind}", f"{_place(code, mistake.line)} {mistake}")
     if command.devices is not None and (processes := command.processes()) is not None:
         yield from processes_advice(InstanceGroup(instance_types(context.job_request)[0], command.hosts), processes)
     ignored = {*given_arguments(context)} - {*context.job_request.hyperparameters}
-    texts = (Path(code.directory, path).read_text(errors="replace") for path in code.files() if path.suffix in TEXTS)
+    texts = (text for _, text in _texts(code))
     if ignored and not command.reads_hyperparameters and not any(map(READS_HYPERPARAMETERS.search, texts)):
         text = f'{_place(code, 1)} has neither "$@" nor SM_HP_..., so its scripts do not get '
         yield from advice("command-ignores-hyperparameters", f"{text}hyperparameters[{min(ignored)!r}]")
@@ -263,10 +262,10 @@ def unsaved_model_advice(code: TrainingCode, requests: Sequence[Mapping[str, Any
     """
     given = [{**request.get("HyperParameters", {}), **request.get("Environment", {})} for request in requests]
     decided = (name for values in given for name in values if name.endswith(".$"))
-    texts = (text for _, text in _texts(code))
-    if any(map(_FOLDERS.search, decided)) or any(map(_UPLOADED.search, (str(given), *texts))):
+    texts = [*_texts(code)]
+    if any(map(_FOLDERS.search, decided)) or any(map(_UPLOADED.search, (str(given), *(text for _, text in texts)))):
         return
-    if (saved := _saved(code)) is not None:
+    if (saved := _saved(texts)) is not None:
         yield from advice(
             "script-saves-elsewhere",
             f"{saved} saves a model, and nothing in {code.directory} or in the hyperparameters names /opt/ml/model, "
@@ -282,11 +281,13 @@ def _texts(code: TrainingCode) -> Iterator[tuple[Path, str]]:
             yield Path(code.directory, path), Path(code.directory, path).read_text(errors="replace")
 
 
-def _saved(code: TrainingCode) -> str | None:
+def _saved(texts: Iterable[tuple[Path, str]]) -> str | None:
     """The first file and line that save a model; None without."""
-    found = ((path, text, match) for path, text in _texts(code) if (match := _SAVES.search(text)))
-    place, text, match = next(found, (None, "", None))
-    return None if match is None else f"{place}:{text.count(chr(10), 0, match.start()) + 1}"
+    for path, text in texts:
+        if saved := _SAVES.search(text):
+            line = text.count("\n", 0, saved.start()) + 1
+            return f"{path}:{line}"
+    return None
 
 
 def _checkpoint_advice(code: TrainingCode, context: JobContext) -> Iterator[Advice]:
@@ -299,11 +300,12 @@ def _checkpoint_advice(code: TrainingCode, context: JobContext) -> Iterator[Advi
     folder = (local_path_of(context.props) or CHECKPOINTS).rstrip("/")
     given = {**given_arguments(context), **(context.props.get("environment") or {}), **context.job_request.environment}
     decided = (name for name, value in given.items() if value is None or is_unresolved(value))
-    texts = [*_texts(code), (Path(), f"{code.command} {given}")]
-    names = any(folder in text or {"/opt/ml", "checkpoints"} <= {*_WORDS.findall(text)} for _, text in texts)
+    texts = [*_texts(code)]
+    named = (f"{code.command} {given}", *(text for _, text in texts))
+    names = any(folder in text or {"/opt/ml", "checkpoints"} <= {*_WORDS.findall(text)} for text in named)
     if names or any(map(_FOLDERS.search, decided)):
         return
-    if (saved := _saved(code)) is not None:
+    if (saved := _saved(texts)) is not None:
         yield from advice(
             "script-checkpoints-elsewhere",
             f"{saved} saves, and nothing in {code.directory} or in the hyperparameters names {folder}, whose files alone a job "
