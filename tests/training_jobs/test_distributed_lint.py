@@ -216,6 +216,17 @@ RIGHT: dict[str, tuple[Job, tuple[tuple[str, str], ...]]] = {
             ),
         ),
     ),
+    "a limit before a loss is scaled": (
+        TORCHRUN,
+        (
+            ("    first, begin", '    scaler = torch.amp.GradScaler("cpu")\n    first, begin'),
+            (
+                STEP,
+                "            torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)\n"
+                "            scaler.scale(loss).backward()\n            scaler.step(optimizer)\n",
+            ),
+        ),
+    ),
     "a scaled loss before another": (
         TORCHRUN,
         (
