@@ -140,7 +140,7 @@ def _process_group(scripts: Sequence[Script], job: Job) -> Found:
             why = (
                 f"the job's {job.processes} processes join no process group, and each trains a model of its own: {how}"
             )
-            yield program.script, program.line, f"{why}, or start one"
+            yield program.script, program.line, f"{why}, or start one process alone"
 
 
 def _gradients(scripts: Sequence[Script], job: Job) -> Found:
