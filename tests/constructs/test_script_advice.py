@@ -653,7 +653,7 @@ def test_what_loads_a_model_to_serve_it_loads_no_checkpoint(tmp_path: Path) -> N
     spot = Spot(S3Prefix(UserStack().bucket, "checkpoints/"), max_wait=Duration.hours(30))
     assert warned_of(tmp_path, spot=spot, missing_model="ignore") == ["script-checkpoint"]
     (tmp_path / "train.py").write_text(SERVES.replace("def model_fn", "def resume"))
-    assert warned_of(tmp_path, spot=spot, missing_model="ignore") == []
+    assert warned_of(tmp_path, spot=spot, missing_model="ignore") == ["script-saved-at-end"]
 
 
 TRAINS_ALONE = """

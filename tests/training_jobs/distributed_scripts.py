@@ -12,7 +12,6 @@ from training_jobs.lint import Job
 TORCHRUN = Job(entry_point="train.py", hosts=1, processes_per_host=2, launched=True)
 WITHOUT = Job(entry_point="train.py", hosts=1, processes_per_host=1, launched=False)
 TWO_HOSTS = Job(entry_point="train.py", hosts=2, processes_per_host=1)
-SPOT = Job(entry_point="train.py", hosts=1, processes_per_host=2, launched=True, spot=True)
 
 SCRIPT = """
 import json
@@ -44,13 +43,8 @@ def main():
     model = torch.nn.Linear(4, 1)
     model = DistributedDataParallel(model)
     optimizer = torch.optim.Adam(model.parameters(), lr=0.1)
-    first, begin = 0, [one.detach().clone() for one in model.parameters()]
-    if os.environ["INTERRUPTED"] == "yes":
-        last = torch.load("last.pt")
-        model.load_state_dict(last["model"])
-        optimizer.load_state_dict(last["optimizer"])
-        first = last["epoch"] + 1
-    for epoch in range(first, int(os.environ["EPOCHS"])):
+    begin = [one.detach().clone() for one in model.parameters()]
+    for epoch in range(int(os.environ["EPOCHS"])):
         sampler.set_epoch(epoch)
         for numbers, images, labels in loader:
             optimizer.zero_grad()
@@ -143,7 +137,7 @@ HIGH = """            high = torch.tensor(float(loss.item() > 5))
 STATE = "state = {name: one.full_tensor() for name, one in model.state_dict().items()}"
 LOOP = "        for numbers, images, labels in loader:\n"
 FOUND_LOOP = LOOP.replace(":\n", ":  # HERE\n")
-AS_SCALED = ((STEP, SCALED), ("    first, begin", '    scaler = torch.amp.GradScaler("cpu")\n    first, begin'))
+AS_SCALED = ((STEP, SCALED), ("    begin =", '    scaler = torch.amp.GradScaler("cpu")\n    begin ='))
 SHARDED = (
     ("        last = {", "        last = 0  # {"),
     ('        if rank == 0:\n            torch.save(last, "last.pt")\n', ""),
@@ -252,19 +246,6 @@ PLANTS = {
         '    os.environ["RANK"] = str(hosts.index(os.environ["SM_CURRENT_HOST"]))\n'
         '    os.environ["WORLD_SIZE"] = str(len(hosts))  # HERE\n' + JOINED,
     ),
-    "checkpoints without the optimizer": Plant(
-        "optimizer-state",
-        SPOT,
-        '"optimizer": optimizer.state_dict(), ',
-        "",
-        (
-            ('            torch.save(last, "last.pt")\n', '            torch.save(last, "last.pt")  # HERE\n'),
-            (
-                '        optimizer.load_state_dict(last["optimizer"])\n',
-                '        if "optimizer" in last:\n            optimizer.load_state_dict(last["optimizer"])\n',
-            ),
-        ),
-    ),
     "a norm of shards": Plant(
         "clip-shards",
         TORCHRUN,
@@ -300,7 +281,7 @@ PLANTS = {
         "            if time.monotonic() > limit:  # HERE\n",
         (
             ("import sys\n", "import sys\nimport time\n"),
-            ("    first, begin", "    limit = time.monotonic() + (100 if rank else -1)\n    first, begin"),
+            ("    begin =", "    limit = time.monotonic() + (100 if rank else -1)\n    begin ="),
             (
                 "            loss.backward()\n",
                 f"{LATE}                break\n            loss.backward()\n",

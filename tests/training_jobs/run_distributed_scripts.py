@@ -20,7 +20,7 @@ import torch.distributed.fsdp
 from distributed_scripts import NOT_RUN, PLANTS, SCRIPT, WITHOUT
 
 
-def run(text: str, folder: Path, *, ranks: int = 2, epochs: int = 2, interrupted: bool = False) -> list[dict[str, Any]]:
+def run(text: str, folder: Path, *, ranks: int = 2, epochs: int = 2) -> list[dict[str, Any]]:
     """Runs a script, and returns what each process wrote, or its exception.
 
     Args:
@@ -28,7 +28,6 @@ def run(text: str, folder: Path, *, ranks: int = 2, epochs: int = 2, interrupted
         folder: Where it runs.
         ranks: The number of processes; 0 for one without torchrun's variables.
         epochs: The number of its epochs.
-        interrupted: Whether it goes on from its checkpoint.
     """
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -59,7 +58,6 @@ def run(text: str, folder: Path, *, ranks: int = 2, epochs: int = 2, interrupted
             }
             os.environ.update({name: str(value) for name, value in of_torchrun.items() if ranks})
             os.environ.update(SM_HOSTS='["algo-1"]', SM_CURRENT_HOST="algo-1", EPOCHS=str(epochs))
-            os.environ["INTERRUPTED"] = "yes" if interrupted else "no"
             os.environ["TORCHELASTIC_USE_AGENT_STORE"] = "True"
             sys.argv = ["train.py", f"{rank}.json"]
             os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
@@ -102,12 +100,8 @@ def main() -> None:
             for kind, text in zip(("right", "wrong"), plant.scripts(), strict=True):
                 folder = Path(place, name, kind)
                 folder.mkdir(parents=True)
-                if interrupted := plant.rule == "optimizer-state":
-                    run(text, folder, epochs=1)
                 print(name, kind, file=sys.stderr)
-                found.setdefault(name, {})[kind] = run(
-                    text, folder, ranks=0 if plant.job is WITHOUT else 2, interrupted=interrupted
-                )
+                found.setdefault(name, {})[kind] = run(text, folder, ranks=0 if plant.job is WITHOUT else 2)
         # One process with the samples that both have in a step.
         whole = SCRIPT.replace("sampler=sampler", "shuffle=False").replace("batch_size=4", "batch_size=8")
         found["whole"] = run(whole, Path(place), ranks=1)

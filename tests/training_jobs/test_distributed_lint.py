@@ -15,7 +15,6 @@ from distributed_scripts import (
     NOT_RUN,
     PLANTS,
     SCRIPT,
-    SPOT,
     STEP,
     TORCHRUN,
     WITHOUT,
@@ -144,7 +143,7 @@ RIGHT: dict[str, tuple[Job, tuple[tuple[str, str], ...]]] = {
     ),
     "a loader of validation": (
         TORCHRUN,
-        (("    first, begin", "    valid_loader = DataLoader(images)\n    first, begin"),),
+        (("    begin =", "    valid_loader = DataLoader(images)\n    begin ="),),
     ),
     "a seed of each rank": (
         TORCHRUN,
@@ -171,7 +170,7 @@ RIGHT: dict[str, tuple[Job, tuple[tuple[str, str], ...]]] = {
         TORCHRUN,
         (
             ("        if rank == 0:\n", "        if writes:\n"),
-            ("    first, begin", "    writes = rank == 0\n    first, begin"),
+            ("    begin =", "    writes = rank == 0\n    begin ="),
         ),
     ),
     "a file of each rank": (
@@ -197,29 +196,29 @@ RIGHT: dict[str, tuple[Job, tuple[tuple[str, str], ...]]] = {
         TORCHRUN,
         (
             (
-                "    first, begin",
+                "    begin =",
                 "    if rank == 0:\n        dist.broadcast(torch.ones(1), 0)\n    else:\n"
-                "        dist.broadcast(torch.zeros(1), 0)\n    first, begin",
+                "        dist.broadcast(torch.zeros(1), 0)\n    begin =",
             ),
         ),
     ),
     "a barrier of a smaller group": (
         TORCHRUN,
-        (("    first, begin", "    if rank == 0:\n        dist.barrier(group=of_nodes)\n    first, begin"),),
+        (("    begin =", "    if rank == 0:\n        dist.barrier(group=of_nodes)\n    begin ="),),
     ),
     "a function that is given on a condition": (
         TORCHRUN,
         (
             (
-                "    first, begin",
-                "    hooks = []\n    if rank == 0:\n        hooks.append(lambda: dist.barrier())\n    first, begin",
+                "    begin =",
+                "    hooks = []\n    if rank == 0:\n        hooks.append(lambda: dist.barrier())\n    begin =",
             ),
         ),
     ),
     "a limit before a loss is scaled": (
         TORCHRUN,
         (
-            ("    first, begin", '    scaler = torch.amp.GradScaler("cpu")\n    first, begin'),
+            ("    begin =", '    scaler = torch.amp.GradScaler("cpu")\n    begin ='),
             (
                 STEP,
                 "            torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)\n"
@@ -230,7 +229,7 @@ RIGHT: dict[str, tuple[Job, tuple[tuple[str, str], ...]]] = {
     "a scaled loss before another": (
         TORCHRUN,
         (
-            ("    first, begin", '    scaler = torch.amp.GradScaler("cpu")\n    first, begin'),
+            ("    begin =", '    scaler = torch.amp.GradScaler("cpu")\n    begin ='),
             (
                 STEP,
                 "            scaler.scale(loss).backward(retain_graph=True)\n            scaler.step(optimizer)\n"
@@ -241,7 +240,7 @@ RIGHT: dict[str, tuple[Job, tuple[tuple[str, str], ...]]] = {
     ),
     "a point-to-point send": (
         TORCHRUN,
-        (("    first, begin", "    if rank == 0:\n        dist.send(torch.ones(1), 1)\n    first, begin"),),
+        (("    begin =", "    if rank == 0:\n        dist.send(torch.ones(1), 1)\n    begin ="),),
     ),
     "gradients set to None": (
         TORCHRUN,
@@ -255,7 +254,7 @@ RIGHT: dict[str, tuple[Job, tuple[tuple[str, str], ...]]] = {
     "a limit beside GradScaler in another branch": (
         TORCHRUN,
         (
-            ("    first, begin", '    scaler = torch.amp.GradScaler("cpu")\n    first, begin'),
+            ("    begin =", '    scaler = torch.amp.GradScaler("cpu")\n    begin ='),
             (
                 STEP,
                 "            if rank > 8:\n                scaler.scale(loss).backward()\n"
@@ -268,7 +267,7 @@ RIGHT: dict[str, tuple[Job, tuple[tuple[str, str], ...]]] = {
     "an optimizer of another model": (
         TORCHRUN,
         (
-            ("    first, begin", "    fully_shard(other)\n    first, begin"),
+            ("    begin =", "    fully_shard(other)\n    begin ="),
             ("def main", "other = torch.nn.Linear(4, 4)\n\n\ndef main"),
         ),
     ),
@@ -285,14 +284,6 @@ RIGHT: dict[str, tuple[Job, tuple[tuple[str, str], ...]]] = {
     "processes that it starts": (
         WITHOUT,
         (('":\n    main()\n', '":\n    torch.multiprocessing.spawn(main, nprocs=2)\n'),),
-    ),
-    "SGD, which has no moments": (
-        SPOT,
-        (
-            ('"optimizer": optimizer.state_dict(), ', ""),
-            ("optim.Adam(", "optim.SGD("),
-            ('        optimizer.load_state_dict(last["optimizer"])\n', ""),
-        ),
     ),
 }
 

@@ -56,7 +56,7 @@ def lint(
         raise typer.BadParameter(
             f"must be NAME==VERSION, like transformers==5.3.0, got {package}", param_hint="--package"
         )
-    job = Job(compiler is not None, dynamic, compiler == "xla", spot, tuple(group or ()), versions=versions)
+    job = Job(compiler is not None, dynamic, compiler == "xla", spot, groups=tuple(group or ()), versions=versions)
     if hosts is not None or processes_per_host is not None:
         launched = processes_per_host is not None
         job = replace(job, hosts=hosts or 1, processes_per_host=processes_per_host or 1, launched=launched)

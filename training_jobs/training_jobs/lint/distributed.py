@@ -58,7 +58,6 @@ _PICKS = re.compile(
 )
 _ON_MAY_BE_ONE = re.compile(r"""\.cuda\(\)|["']cuda(?::0)?["']""")
 _OF_HOSTS = re.compile(r"hosts|num_nodes|nnodes|node_rank|host_rank", re.IGNORECASE)
-_WITH_MOMENTS = ("Adam", "AdamW", "Adagrad", "Adamax", "NAdam", "RAdam", "RMSprop", "Adafactor")
 
 
 def _is_alone(scripts: Sequence[Script], job: Job) -> bool:
@@ -374,21 +373,6 @@ def _sets_size(node: ast.AST) -> ast.expr | None:
     return keyword(node, "world_size") if is_joined and isinstance(node, ast.Call) else None
 
 
-def _optimizer_state(scripts: Sequence[Script], job: Job) -> Found:
-    """PyTorch's tutorial "Saving and loading a general checkpoint": "It is important to also save the optimizer's state_dict"."""
-    for program in programs(scripts, job.entry_point) if job.spot else ():
-        saves = [(one, call) for one, call in program.calls if one.imported(call.func) == "torch.save"]
-        moments = [name for _, call in program.calls if (name := name_of(call)) in _WITH_MOMENTS]
-        kept = [
-            call
-            for _, call in program.calls
-            if name_of(call) in ("state_dict", "save", "get_state_dict") and _OPTIMIZER.search(ast.unparse(call))
-        ]
-        if program.by_hand and moments and saves and not kept and "load_state_dict" in program.used:
-            (script, call), why = saves[0], f"an interrupted job goes on without the moments of {moments[0]}"
-            yield script, call.lineno, f"{why}: save optimizer.state_dict() too, and load it"
-
-
 def _strategy(scripts: Sequence[Script], job: Job) -> Found:
     """TensorFlow's guide "Distributed training": MirroredStrategy is for "multiple GPUs on one machine"."""
     if (job.processes or 1) < 2:
@@ -423,5 +407,4 @@ DISTRIBUTED: Mapping[str, Check] = {
     "launcher": _launcher,
     "one-device": _one_device,
     "rank-of-host": _rank_of_host,
-    "optimizer-state": _optimizer_state,
 }

@@ -15,6 +15,7 @@ from training_jobs.lint.distributed import DISTRIBUTED
 from training_jobs.lint.downloads import downloaded
 from training_jobs.lint.optional_dependencies import dependencies_in
 from training_jobs.lint.removed import removed
+from training_jobs.lint.resume import RESUME
 from training_jobs.lint.script import (
     Check,
     Found,
@@ -28,7 +29,7 @@ from training_jobs.lint.script import (
     whole_name,
 )
 
-RULES: dict[str, Check] = {**DISTRIBUTED}
+RULES: dict[str, Check] = {**DISTRIBUTED, **RESUME}
 
 _LOGS = re.compile(
     r"^(?:print|xm\.master_print|(?:\w+\.)*(?:log(?:ger|ging)?|_logger)\.(?:info|debug|warning)|"
@@ -36,14 +37,6 @@ _LOGS = re.compile(
     r"(?:\w+\.)*(?:log_metrics?|add_scalars?|set_postfix|set_description|log_scalar))$"
 )
 _READS = ("item", "tolist", "numpy")
-_SAVES = re.compile(
-    r"torch\.save\b|xm\.save\b|save_(?:state|checkpoint|weights|pretrained|model)\b|ModelCheckpoint|BackupAndRestore|Checkpoint"
-    r"|dcp\.|/opt/ml/checkpoints|resume_from_checkpoint|save_strategy|checkpoints?\.(?:save|write)|async_save"
-)
-_LOADS = re.compile(
-    r"torch\.load\b|load_(?:state|state_dict|checkpoint|weights|model)\b|resume_from_checkpoint|get_last_checkpoint|restore"
-    r"|BackupAndRestore|from_pretrained|latest_checkpoint|dcp\.load"
-)
 _MARKS = re.compile(
     r"mark_step|optimizer_step|DeviceLoader|ParallelLoader|torch_xla\.(?:sync|step|compile)\b|accelerator\.backward"
 )
@@ -51,8 +44,6 @@ _GROUP = re.compile(r"SM_CURRENT_INSTANCE_GROUP|current_group_name|current_insta
 _GROUPS = re.compile(r"SM_INSTANCE_GROUPS_DICT|instance_groups_dict")
 _EVALUATES = re.compile(r"eval|valid|test|predict")
 _HOST = re.compile(r"\balgo-\d+\b")
-# The handlers of aws/sagemaker-pytorch-inference-toolkit and aws/sagemaker-tensorflow-serving-container.
-_OF_INFERENCE = ("model_fn", "input_fn", "predict_fn", "output_fn", "transform_fn", "input_handler", "output_handler")
 _WHOLE_LINES = ("nonzero", "masked_select", "unique", "unique_consecutive", "argwhere")
 
 
@@ -347,37 +338,6 @@ def _set_epoch(scripts: Sequence[Script], job: Job) -> Found:
                     call.lineno,
                     "each epoch has the same order of samples: sampler.set_epoch(epoch) at its begin",
                 )
-
-
-@_rule("checkpoint")
-def _checkpoint(scripts: Sequence[Script], job: Job) -> Found:
-    """AWS's "Managed Spot Training": without checkpoints an interrupted job begins again; nothing restores them by itself."""
-    loop = next(((script, script.step_loops[0].lineno) for script in scripts if script.step_loops), None)
-    if not job.spot or loop is None:
-        return
-    texts = [_without_inference(script) for script in scripts]
-    for pattern, why in (
-        (
-            _SAVES,
-            "nothing saves a checkpoint below /opt/ml/checkpoints, and a spot job that is interrupted begins again",
-        ),
-        (
-            _LOADS,
-            "nothing loads the last checkpoint from /opt/ml/checkpoints, and a spot job that is interrupted begins again",
-        ),
-    ):
-        if not any(pattern.search(text) for text in texts):
-            yield *loop, why
-            return
-
-
-def _without_inference(script: Script) -> str:
-    """A script's text without the functions by which AWS's containers serve a model, which load it too."""
-    lines = script.text.splitlines()
-    for node in script.tree.body:
-        if isinstance(node, ast.FunctionDef) and node.name in _OF_INFERENCE:
-            lines[node.lineno - 1 : node.end_lineno] = [""] * len(lines[node.lineno - 1 : node.end_lineno])
-    return "\n".join(lines)
 
 
 @_rule("group")

@@ -30,6 +30,7 @@ class Job:
         dynamic: Whether the compiler takes batches of any shape.
         xla: Whether the device is XLA's. A script that imports torch_xla has it in any case.
         spot: Whether the job can be interrupted.
+        checkpoints: Whether its checkpoints are kept for the job that goes on where it failed.
         groups: Names of its instance groups; empty where there are none, or they are not known.
         channels: Names of its channels; None where they are not known.
         entry_point: Path of the file that is started; "" where it is not known.
@@ -38,6 +39,7 @@ class Job:
         versions: The versions that it finds, by ``torch``, ``tensorflow``, ``transformers`` and ``numpy``; others are not known.
         device: What computes, of `trainer_values.Device`.
         offline: Whether its hosts have no route to the internet.
+        arguments: The options that it gives the script, by name; None for a value that is not known.
         built: Whether the script is in an image that a Dockerfile builds.
         hosts: The number of machines that start the script; None where that is not known.
         processes_per_host: The number of processes of it on each; None where that is not known.
@@ -48,6 +50,7 @@ class Job:
     dynamic: bool = False
     xla: bool = False
     spot: bool = False
+    checkpoints: bool = False
     groups: tuple[str, ...] = ()
     channels: tuple[str, ...] | None = None
     entry_point: str = ""
@@ -56,6 +59,7 @@ class Job:
     versions: Mapping[str, str] = field(default_factory=dict)
     device: Device = ""
     offline: bool = False
+    arguments: Mapping[str, str | None] = field(default_factory=dict)
     built: bool = False
     hosts: int | None = None
     processes_per_host: int | None = None

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from cdk_sagemaker_training.core.errors import must
 from cdk_sagemaker_training.jobs.advice import Advice, advice
 from cdk_sagemaker_training.request.context import JobContext
+from cdk_sagemaker_training.request.data import checkpoints_of
 from cdk_sagemaker_training.request.image_contents import device_of
 from cdk_sagemaker_training.request.scripts.known import compilers_of, given_arguments, is_offline
 
@@ -52,9 +53,11 @@ def script_advice(
         dynamic=request.environment.get("TRAINING_COMPILER_DYNAMIC") == "true",
         xla=compilers[1],
         spot=context.props.get("spot") is not None,
+        checkpoints=checkpoints_of(context.props) is not None,
         groups=request.group_names,
         channels=tuple(context.props.get("channels") or ()),
         entry_point=entry_point,
+        arguments=given_arguments(context),
         device=device_of(request),
         offline=is_offline(context.props),
     )

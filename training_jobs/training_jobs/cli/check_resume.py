@@ -1,0 +1,70 @@
+"""The command ``check-resume``: whether a script that is interrupted goes on where it was."""
+
+from __future__ import annotations
+
+import importlib.util
+import shutil
+import sys
+import textwrap
+import time
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from training_jobs.cli.context import AsJson
+from training_jobs.cli.errors import JOB_FAILED
+from training_jobs.cli.output import duration, print_json
+
+SETTINGS = {"allow_extra_args": True, "ignore_unknown_options": True, "allow_interspersed_args": False}
+
+
+def check_resume(
+    context: typer.Context,
+    script: Annotated[Path, typer.Argument(help="The training script; further arguments are its own.")],
+    checkpoints: Annotated[Path, typer.Option(help="The folder in which it saves; new or empty.")] = Path(
+        "/opt/ml/checkpoints"
+    ),
+    processes: Annotated[int, typer.Option(min=1, help="How many processes of it torchrun starts.")] = 1,
+    as_json: AsJson = False,
+) -> None:
+    """Run a PyTorch script whole and interrupted, and compare what it goes on with; exit code 1 if that is wrong.
+
+    The script is not changed. It runs three times on this machine: to its end, until after one of its checkpoints, where SIGKILL
+    ends it, and from there with nothing but the checkpoints. Needs torch.
+    """
+    from training_jobs.resume_check.attempts import Script
+    from training_jobs.resume_check.attempts import check_resume as check
+
+    if not script.is_file():
+        raise typer.BadParameter(f"must be a file, like train.py, got {str(script)!r}", param_hint="SCRIPT")
+    if importlib.util.find_spec("torch") is None:
+        raise typer.BadParameter("check-resume needs torch, which this Python does not have: pip install torch")
+    began = time.monotonic()
+
+    def on_run(text: str) -> None:
+        if not as_json:
+            typer.echo(f"{duration(time.monotonic() - began)}: runs {text}", err=True)
+
+    found = check(Script(script, context.args, checkpoints, processes), on_run)
+    if as_json:
+        print_json(asdict(found))
+    else:
+        saves = ", ".join(map(str, found.saves)) or "none"
+        typer.echo(f"{found.steps} steps, checkpoints after {saves}")
+        if found.interrupted is not None:
+            typer.echo(f"interrupted after step {found.interrupted}; it goes on with:")
+        for one in found.results:
+            typer.echo(_wrapped(f"  {one.subject:<12}{one.verdict:<9}", one.text))
+    if any(one.verdict == "wrong" for one in found.results):
+        raise typer.Exit(JOB_FAILED)
+
+
+def _wrapped(begin: str, text: str) -> str:
+    """Lines of a text behind what begins the first, as long as those of a terminal; a pipe gets the text's own."""
+    if not sys.stdout.isatty():
+        return begin + text
+    width = max(shutil.get_terminal_size().columns, len(begin) + 20)
+    lines = [part for line in text.splitlines() for part in textwrap.wrap(line, width - len(begin)) or [""]]
+    return "\n".join((begin if at == 0 else " " * len(begin)) + line for at, line in enumerate(lines))

@@ -1,0 +1,287 @@
+"""What a script that was interrupted goes on with, beside what it would have gone on with."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+Verdict = Literal["ok", "wrong", "unknown"]
+_SHOWN = 3  # names of parameters in a line
+
+
+@dataclass(frozen=True)
+class Result:
+    """One comparison.
+
+    Attributes:
+        subject: What was compared, like ``"optimizer"``.
+        verdict: "ok", "wrong", or "unknown" where the runs do not tell.
+        text: What was found.
+    """
+
+    subject: str
+    verdict: Verdict
+    text: str
+
+
+@dataclass(frozen=True)
+class Step:
+    """What a step of an optimizer begins with; digests are equal where the values are.
+
+    Attributes:
+        optimizer: The number of the optimizer.
+        parameters: Digests of its parameters, and of these rounded, by the type to which they are: "" is none.
+        state: Digests of its state, by parameter; "" for none.
+        gradient: The digest of the gradients.
+        groups: The numbers of each parameter group, like ``{"lr": 0.1}``.
+        batch: The digest of the last batch of a DataLoader; "" without one.
+        saved: Whether the checkpoints changed since the step before.
+    """
+
+    optimizer: int
+    parameters: Mapping[str, Sequence[str]]
+    state: Sequence[str]
+    gradient: str
+    groups: Sequence[Mapping[str, Any]]
+    batch: str
+    saved: bool
+
+
+@dataclass(frozen=True)
+class Trace:
+    """The steps of a process.
+
+    Attributes:
+        steps: Its steps.
+        optimizers: By number, the optimizer's class and the names of its parameters.
+        last: By optimizer, digests of the parameters at the end; None where the script did not end by itself.
+        saved_last: Whether the checkpoints changed after the last step.
+    """
+
+    steps: Sequence[Step]
+    optimizers: Sequence[tuple[str, Sequence[str]]]
+    last: Sequence[Sequence[str]] | None
+    saved_last: bool
+
+    @property
+    def saves(self) -> list[int]:
+        """After how many steps checkpoints changed."""
+        found = [at for at, step in enumerate(self.steps) if step.saved]
+        return [*found, *([len(self.steps)] if self.saved_last else [])]
+
+    @property
+    def checkpoints(self) -> list[tuple[int, int]]:
+        """After which step each checkpoint begins to be written, and after which it has been: others write beside the steps."""
+        saves = [at for at in self.saves if at]
+        each_step = len(saves) > 2 and saves[-1] - saves[0] == len(saves) - 1
+        found = list[tuple[int, int]]()
+        for at in saves:
+            if found and at == found[-1][1] + 1 and not each_step:
+                found[-1] = found[-1][0], at
+            else:
+                found.append((at, at))
+        return found
+
+
+def read_trace(file: Path) -> Trace:
+    """Return the steps that ``trace_steps.py`` wrote.
+
+    Args:
+        file: One process's.
+    """
+    steps, optimizers, last, saved = list[Step](), list[tuple[str, Sequence[str]]](), None, False
+    for text in file.read_text().splitlines():
+        try:
+            line = json.loads(text)
+        except ValueError:  # half of a line, of a process that was ended
+            continue
+        if "kind" in line:
+            optimizers.append((line["kind"], line["names"]))
+        elif "step" in line:
+            steps.append(Step(**{name: value for name, value in line.items() if name != "step"}))
+        else:
+            last, saved = line["parameters"], line["saved"]
+    return Trace(steps, optimizers, last, saved)
+
+
+def step_to_interrupt(whole: Trace) -> int | None:
+    """Return after how many steps to end the script: between a checkpoint in the middle and the next.
+
+    Args:
+        whole: Its run without an interruption.
+
+    Returns:
+        The number; None where no checkpoint is written before the last step.
+    """
+    written = [one for one in whole.checkpoints if one[1] < len(whole.steps)]
+    if not written:
+        return None
+    # Of more than ten the eleventh at least: a script that takes the last of the names is wrong from there, by 9 and 10.
+    middle = written[max(len(written) // 2, 10 if len(written) > 10 else 0)][1]
+    following = next((begin for begin, _ in whole.checkpoints if begin > middle), len(whole.steps))
+    return middle + max(1, (following - middle) // 2)
+
+
+def compare(whole: Trace, first: Trace, second: Trace) -> list[Result]:
+    """Return what was found of a process.
+
+    Args:
+        whole: Its run without an interruption.
+        first: Its run until the interruption.
+        second: Its run from there.
+    """
+    saved = first.checkpoints[-1][0] if first.checkpoints else 0
+    if not second.steps:
+        return [Result("steps", "wrong", f"none is made after the interruption, {len(whole.steps) - saved} are left")]
+    from_step, result = _parameters(first, second, saved)
+    results = [result]
+    if from_step is not None and from_step != 0:
+        results += [_optimizer(first, second, from_step), _groups(whole, second, from_step)]
+    results.append(_count(whole, second, from_step, saved))
+    if from_step:
+        results += [_batches(whole, first, second, from_step), _end(whole, second, from_step)]
+    return results
+
+
+def _parameters(first: Trace, second: Trace, saved: int) -> tuple[int | None, Result]:
+    """After which step of the first run the second goes on, by its parameters."""
+    begin = second.steps[0]
+    names = second.optimizers[begin.optimizer][1]
+    candidates = [at for at, step in enumerate(first.steps) if step.optimizer == begin.optimizer]
+    for rounding in ("", "bfloat16", "float16"):
+        equal = {at: _equal(first.steps[at].parameters[rounding], begin.parameters[rounding]) for at in candidates}
+        best = _likeliest([at for at in candidates if all(equal[at])], first)
+        if best is not None:
+            break
+    else:
+        known = {at: sum(_equal(first.steps[at].parameters[""], begin.parameters[""])) for at in candidates}
+        best = max(candidates, key=lambda at: (known[at], at), default=None)
+        others = [] if best is None else _equal(first.steps[best].parameters[""], begin.parameters[""])
+        if best and sum(others) * 2 >= len(others):
+            wrong = [name for name, same in zip(names, others, strict=False) if not same]
+            return best, Result("parameters", "wrong", f"those after step {best}, but for {_some(wrong)}")
+        return None, Result(
+            "parameters", "wrong", f"those of no step before: the checkpoint of step {saved} is not loaded"
+        )
+    if best == 0:
+        return 0, Result("parameters", "wrong", f"those at the begin: the checkpoint of step {saved} is not loaded")
+    if rounding:
+        return best, Result("parameters", "wrong", f"those after step {best}, rounded to {rounding}")
+    begun = [begin for begin, _ in first.checkpoints]
+    # What is written beside the steps is seen after later ones than that which it has.
+    if len([begin for begin in begun if begin > best]) > (best not in begun):
+        return best, Result("parameters", "wrong", f"those after step {best}, though step {saved} was saved after it")
+    return best, Result("parameters", "ok", f"those after step {best}, the last that was saved")
+
+
+def _likeliest(steps: Sequence[int], first: Trace) -> int | None:
+    """The step after which a script goes on, of those with equal parameters, as where the rate begins at 0."""
+    begun = [begin for begin, _ in first.checkpoints]
+    return max((at for at in steps if at in begun), default=min(steps, default=None))
+
+
+def _equal(one: Sequence[str], other: Sequence[str]) -> list[bool]:
+    return [left == right for left, right in zip(one, other, strict=True)] if len(one) == len(other) else [False]
+
+
+def _optimizer(first: Trace, second: Trace, from_step: int) -> Result:
+    expected, found = first.steps[from_step].state, second.steps[0].state
+    kind, names = second.optimizers[second.steps[0].optimizer]
+    if not any(expected):
+        return Result("optimizer", "ok", f"{kind} has no state")
+    if not any(found):
+        return Result("optimizer", "wrong", f"{kind} begins without its state: load optimizer.state_dict()")
+    wrong = [name for name, same in zip(names, _equal(expected, found), strict=False) if not same]
+    if wrong:
+        return Result("optimizer", "wrong", f"{kind} has another state than after step {from_step}, of {_some(wrong)}")
+    return Result("optimizer", "ok", f"the state of {kind}")
+
+
+def _groups(whole: Trace, second: Trace, from_step: int) -> Result:
+    """Learning rates and their like, at each step that both make."""
+    for at, (expected, found) in enumerate(zip(whole.steps[from_step:], second.steps, strict=False), from_step + 1):
+        for one, other in zip(expected.groups, found.groups, strict=False):
+            for name in sorted(one.keys() & other.keys()):
+                if not _close(one[name], other[name]):
+                    why = ": load the scheduler's state_dict()" if name in ("lr", "momentum", "betas") else ""
+                    text = f"{name} is {_number(other[name])} at step {at}, and {_number(one[name])} without the interruption"
+                    return Result("schedule", "wrong", text + why)
+    rates = [group["lr"] for step in second.steps for group in step.groups if "lr" in group]
+    return Result(
+        "schedule", "ok", f"learning rates from {_number(rates[0])} to {_number(rates[-1])}" if rates else "none"
+    )
+
+
+def _close(one: Any, other: Any) -> bool:
+    if isinstance(one, list) and isinstance(other, list):
+        return len(one) == len(other) and all(map(_close, one, other))
+    return bool(one == other) or (
+        isinstance(one, float) and isinstance(other, float) and abs(one - other) <= 1e-6 * max(abs(one), abs(other))
+    )
+
+
+def _number(value: Any) -> str:
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
+
+
+def _count(whole: Trace, second: Trace, from_step: int | None, saved: int) -> Result:
+    """Whether both runs together make as many steps as one; a loop may go on though its parameters do not."""
+    made, after = len(second.steps), from_step or saved
+    left = len(whole.steps) - after
+    if made == left:
+        return Result("steps", "ok", f"{made} after step {after}, as without the interruption")
+    if made == len(whole.steps):
+        return Result("steps", "wrong", f"all {made} again, where {left} are left")
+    return Result(
+        "steps", "wrong", f"{made} after step {after}, where {left} are left: the loop does not go on where it was"
+    )
+
+
+def _batches(whole: Trace, first: Trace, second: Trace, from_step: int) -> Result:
+    """Whether the samples go on; many scripts have them begin again, which repeats some and leaves out others."""
+    found = second.steps[0].batch
+    if not found:
+        return Result("samples", "unknown", "no DataLoader gives them")
+    if from_step < len(whole.steps) and found == whole.steps[from_step].batch:
+        return Result("samples", "ok", "the batch that would have been next")
+    seen = next((at for at, step in enumerate(first.steps[:from_step]) if step.batch == found), None)
+    if seen is not None:
+        return Result("samples", "unknown", f"the batch of step {seen + 1} again, as at the begin of an epoch")
+    return Result("samples", "unknown", "another batch than without the interruption, in an order of its own")
+
+
+def _end(whole: Trace, second: Trace, from_step: int) -> Result:
+    if second.last is None or whole.last is None:
+        return Result("model", "unknown", "the script did not end by itself")
+    if second.last == whole.last:
+        return Result("model", "ok", "the same at the end, bit for bit")
+    if from_step < len(whole.steps) and second.steps[0].gradient == whole.steps[from_step].gradient:
+        return Result("model", "unknown", "another at the end, from the same first gradient")
+    return Result("model", "unknown", "another at the end, from other gradients: other samples or random numbers")
+
+
+def _some(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    return ", ".join(names[:_SHOWN]) + more
+
+
+def merged(results: Iterator[list[Result]]) -> list[Result]:
+    """Return the worst result of all processes of each subject.
+
+    Args:
+        results: Those of each process, by rank.
+    """
+    order = ("ok", "unknown", "wrong")
+    found: dict[str, tuple[int, Result]] = {}
+    for rank, of_process in enumerate(results):
+        for result in of_process:
+            known = found.get(result.subject)
+            if known is None or order.index(result.verdict) > order.index(known[1].verdict):
+                found[result.subject] = rank, result
+    return [
+        Result(one.subject, one.verdict, one.text + (f" (rank {rank})" if rank and one.verdict != "ok" else ""))
+        for rank, one in found.values()
+    ]
