@@ -9,7 +9,6 @@ from __future__ import annotations
 import dataclasses
 import json
 import random
-import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -19,10 +18,11 @@ from typing import Any
 import numpy as np
 import preloaded
 import pytest
+from packages import TENSORFLOW, packages
 from programs import TRAINING_CODE, Program, free_port, losses_of
 
 MOMENTS = 10
-TENSORFLOW = ("tensorflow-cpu==2.21.0", "scikit-learn")
+
 QUICK = 1  # moment of the quick kinds that every change waits for; `make soak` has all
 LLAMA = {"model_type": "llama", "architectures": ["LlamaForCausalLM"], "vocab_size": 128, "hidden_size": 32}
 LLAMA |= {"intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2}
@@ -185,14 +185,7 @@ def packages_of(pytestconfig: pytest.Config) -> Callable[[Kind], Path | None]:
     """The folder with a kind's packages, which is filled once for all runs."""
 
     def folder(kind: Kind) -> Path | None:
-        if not kind.packages:
-            return None
-        found = pytestconfig.cache.mkdir(kind.packages[0])
-        if not (found / "complete").exists():
-            command = [sys.executable, "-m", "pip", "install", "--quiet", "--target", found, *kind.packages]
-            subprocess.run(command, check=True)
-            (found / "complete").touch()
-        return Path(found)
+        return packages(pytestconfig, *kind.packages) if kind.packages else None
 
     return folder
 

@@ -119,16 +119,21 @@ if __name__ == "__main__":
 """
 KERAS = """
 import os
+import sys
 
 import keras
+import numpy as np
 
-epoch, file = 0, "/opt/ml/checkpoints/last.keras"
-model = keras.Sequential([keras.layers.Dense(1)])
-model.compile("adam", "mse")
+epoch, file = 0, f"{sys.argv[1]}/last.keras"
+keras.utils.set_random_seed(7)
+inputs = np.random.default_rng(0).normal(size=(32, 4)).astype("float32")
+model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(1)])
+model.compile(keras.optimizers.Adam(0.1), "mse")
 if os.path.exists(file):
     model = keras.models.load_model(file)
-    epoch = int(model.optimizer.iterations) // 100
-model.fit(images, labels, epochs=9, initial_epoch=epoch, callbacks=[keras.callbacks.ModelCheckpoint(file)])
+    epoch = int(model.optimizer.iterations) // 2
+kept = keras.callbacks.ModelCheckpoint(file)
+model.fit(inputs, inputs.sum(1), batch_size=16, shuffle=False, epochs=6, initial_epoch=epoch, callbacks=[kept])
 """
 LIGHTNING = """
 import lightning
@@ -302,7 +307,11 @@ PLANTS: dict[str, Plant] = {
         {"script": "No valid checkpoint found"},
     ),
     "Keras from epoch 0": Plant(
-        "initial-epoch", KERAS, "epochs=9, initial_epoch=epoch,", "epochs=9,  # HERE\n         ", None
+        "initial-epoch",
+        KERAS,
+        "initial_epoch=epoch, callbacks=[kept])\n",
+        "callbacks=[kept])  # HERE\n",
+        {"steps": "again"},
     ),
     "half of the parameters": Plant(
         "",

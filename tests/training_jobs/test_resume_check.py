@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from packages import TENSORFLOW, packages
 from pages import part
 from resume_scripts import (
     ACCELERATE,
@@ -33,6 +36,20 @@ from training_jobs.resume_check.comparison import Step, Trace, compare, merged, 
 PAGE = Path(__file__).parents[2] / "docs" / "lint.md"
 LINTED = [name for name, plant in PLANTS.items() if plant.rule]
 RUN = [name for name, plant in PLANTS.items() if plant.says is not None]
+
+
+@pytest.fixture
+def installed(pytestconfig: pytest.Config, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    """Has the scripts of Keras find TensorFlow, which the tests' environment lacks."""
+
+    def has(text: str) -> None:
+        if "import keras" in text:
+            path = str(packages(pytestconfig, *TENSORFLOW))
+            monkeypatch.setenv("PYTHONPATH", path, prepend=os.pathsep)
+
+    return has
+
+
 RIGHT = {text: name for name, text in ((name, PLANTS[name].scripts()[0]) for name in RUN)}
 
 
@@ -59,8 +76,11 @@ def test_a_mistake_is_found_on_its_line_and_the_right_script_has_none(name: str,
 
 @pytest.mark.soak
 @pytest.mark.parametrize("name", RUN)
-def test_a_script_that_goes_on_wrong_is_told_of_by_what_it_goes_on_with(name: str, tmp_path: Path) -> None:
+def test_a_script_that_goes_on_wrong_is_told_of_by_what_it_goes_on_with(
+    name: str, tmp_path: Path, installed: Callable[[str], None]
+) -> None:
     plant = PLANTS[name]
+    installed(plant.script)
     try:
         found = {
             one.subject: one.text for one in checked(tmp_path, plant.scripts()[1]).results if one.verdict == "wrong"
@@ -74,11 +94,16 @@ def test_a_script_that_goes_on_wrong_is_told_of_by_what_it_goes_on_with(name: st
 
 @pytest.mark.soak
 @pytest.mark.parametrize("text", list(RIGHT), ids=list(RIGHT.values()))
-def test_a_right_script_ends_with_the_same_model_bit_for_bit(text: str, tmp_path: Path) -> None:
-    found = checked(tmp_path, text)
-    assert {one.subject: one.verdict for one in found.results} == dict.fromkeys(
-        ("parameters", "optimizer", "schedule", "steps", "samples", "model"), "ok"
-    )
+def test_a_right_script_ends_with_the_same_model_bit_for_bit(
+    text: str, tmp_path: Path, installed: Callable[[str], None]
+) -> None:
+    installed(text)
+    found = {one.subject: one.verdict for one in checked(tmp_path, text).results}
+    samples = "unknown" if "import keras" in text else "ok"
+    assert found == {
+        **dict.fromkeys(("parameters", "optimizer", "schedule", "steps", "model"), "ok"),
+        "samples": samples,
+    }
 
 
 @pytest.mark.soak
@@ -96,7 +121,7 @@ def test_each_process_of_torchrun_is_compared(tmp_path: Path) -> None:
     )
     found = {one.subject: one for one in checked(tmp_path, text, processes=2).results}
     assert found["parameters"].verdict == "ok"
-    assert found["optimizer"].text == "Adam begins without its state: load optimizer.state_dict() (rank 1)"
+    assert found["optimizer"].text == "Adam begins without its state: save and load that too (rank 1)"
 
 
 SAVED = '        torch.save(last, folder / "new.pt")\n'
@@ -356,13 +381,12 @@ GOES_ON: dict[str, str] = {
     ),
     "SGD, which has no moments": changed(PLANTS["no optimizer"].scripts()[1], ("Adam(", "SGD(")),
     "a Trainer that resumes by a positional": changed(TRAINER, ("train(resume_from_checkpoint=", "train(")),
-    "Keras's BackupAndRestore": KERAS.replace("epochs=9, initial_epoch=epoch,", "epochs=9,").replace(
-        "ModelCheckpoint", "BackupAndRestore"
+    "Keras's BackupAndRestore": changed(KERAS, ("initial_epoch=epoch, ", ""), ("ModelCheckpoint", "BackupAndRestore")),
+    "Keras from a model of others": changed(
+        KERAS,
+        ("initial_epoch=epoch, ", ""),
+        ("    model = keras.models.load_model(file)", "    model = load_model(pretrained)"),
     ),
-    "Keras from a model of others": KERAS.replace("epochs=9, initial_epoch=epoch,", "epochs=9,")
-    .replace("if os.path.exists(file):\n    ", "")
-    .replace("load_model(file)", 'load_model("pretrained.keras")')
-    .replace("    epoch = int(model.optimizer.iterations) // 100\n", ""),
     "Lightning with resume_from_checkpoint": LIGHTNING.replace(', ckpt_path="last"', "").replace(
         "max_epochs=9,", "max_epochs=9, resume_from_checkpoint=last,"
     ),

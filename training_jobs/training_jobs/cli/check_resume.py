@@ -29,18 +29,20 @@ def check_resume(
     processes: Annotated[int, typer.Option(min=1, help="How many processes of it torchrun starts.")] = 1,
     as_json: AsJson = False,
 ) -> None:
-    """Run a PyTorch script whole and interrupted, and compare what it goes on with; exit code 1 if that is wrong.
+    """Run a script of PyTorch or Keras whole and interrupted, and compare what it goes on with; exit code 1 if that is wrong.
 
     The script is not changed. It runs three times on this machine: to its end, until after one of its checkpoints, where SIGKILL
-    ends it, and from there with nothing but the checkpoints. Needs torch.
+    ends it, and from there with nothing but the checkpoints. Needs torch or keras.
     """
     from training_jobs.resume_check.attempts import Script
     from training_jobs.resume_check.attempts import check_resume as check
 
     if not script.is_file():
         raise typer.BadParameter(f"must be a file, like train.py, got {str(script)!r}", param_hint="SCRIPT")
-    if importlib.util.find_spec("torch") is None:
-        raise typer.BadParameter("check-resume needs torch, which this Python does not have: pip install torch")
+    if not any(map(importlib.util.find_spec, ("torch", "keras"))):
+        raise typer.BadParameter(
+            "check-resume needs torch or keras, which this Python does not have: pip install torch"
+        )
     began = time.monotonic()
 
     def on_run(text: str) -> None:

@@ -66,7 +66,7 @@ def check_resume(script: Script, on_run: Callable[[str], None]) -> Check:
 
     Raises:
         TrainingError: The folder of checkpoints has files, the folder of the script is too large, the script fails without an
-            interruption, or makes no step of ``torch.optim``.
+            interruption, or makes no step of ``torch.optim`` nor of Keras's ``fit``.
     """
     _check_folders(script)
     with TemporaryDirectory(prefix="check-resume-") as name, _checkpoints(script.checkpoints):
@@ -75,8 +75,8 @@ def check_resume(script: Script, on_run: Callable[[str], None]) -> Check:
         whole = runs.run("whole")
         if not any(trace.steps for trace in whole):
             raise TrainingError(
-                f"{script.file} makes no step of an optimizer of torch.optim in its own process, so that nothing is compared: "
-                "a script with a launcher of its own is started by --processes instead"
+                f"{script.file} makes no step of an optimizer of torch.optim, nor of Keras's fit, in its own process, so that "
+                "nothing is compared: a script with a launcher of its own is started by --processes instead"
             )
         saves, after = whole[0].saves, step_to_interrupt(whole[0])
         if after is None:
@@ -122,9 +122,12 @@ def _checkpoints(folder: Path) -> Iterator[None]:
     try:
         yield
     finally:
-        _empty(folder)
-        if new:
+        if folder.is_dir():
+            _empty(folder)
+        if new and folder.is_dir():
             folder.rmdir()
+        elif not new:
+            folder.mkdir(exist_ok=True)
 
 
 def _empty(folder: Path) -> None:
@@ -145,6 +148,7 @@ class _Runs:
         """Empty the folder of checkpoints, and download what it had; files are as old as their download."""
         kept = self._work / "checkpoints"
         shutil.rmtree(kept, ignore_errors=True)
+        self._script.checkpoints.mkdir(exist_ok=True)  # which Keras's BackupAndRestore removes at its end
         shutil.copytree(self._script.checkpoints, kept)
         _empty(self._script.checkpoints)
         for path in sorted(kept.rglob("*")) if keep else ():

@@ -193,7 +193,7 @@ def _optimizer(first: Trace, second: Trace, from_step: int) -> Result:
     if not any(expected):
         return Result("optimizer", "ok", f"{kind} has no state")
     if not any(found):
-        return Result("optimizer", "wrong", f"{kind} begins without its state: load optimizer.state_dict()")
+        return Result("optimizer", "wrong", f"{kind} begins without its state: save and load that too")
     wrong = [name for name, same in zip(names, _equal(expected, found), strict=False) if not same]
     if wrong:
         return Result("optimizer", "wrong", f"{kind} has another state than after step {from_step}, of {_some(wrong)}")
@@ -206,7 +206,7 @@ def _groups(whole: Trace, second: Trace, from_step: int) -> Result:
         for one, other in zip(expected.groups, found.groups, strict=False):
             for name in sorted(one.keys() & other.keys()):
                 if not _close(one[name], other[name]):
-                    why = ": load the scheduler's state_dict()" if name in ("lr", "momentum", "betas") else ""
+                    why = ": save and load the scheduler's state too" if name in ("lr", "momentum", "betas") else ""
                     text = f"{name} is {_number(other[name])} at step {at}, and {_number(one[name])} without the interruption"
                     return Result("schedule", "wrong", text + why)
     rates = [group["lr"] for step in second.steps for group in step.groups if "lr" in group]
@@ -244,7 +244,7 @@ def _batches(whole: Trace, first: Trace, second: Trace, from_step: int) -> Resul
     """Whether the samples go on; many scripts have them begin again, which repeats some and leaves out others."""
     found = second.steps[0].batch
     if not found:
-        return Result("samples", "unknown", "no DataLoader gives them")
+        return Result("samples", "unknown", "no DataLoader of PyTorch gives them")
     if from_step < len(whole.steps) and found == whole.steps[from_step].batch:
         return Result("samples", "ok", "the batch that would have been next")
     seen = next((at for at, step in enumerate(first.steps[:from_step]) if step.batch == found), None)
@@ -258,9 +258,12 @@ def _end(whole: Trace, second: Trace, from_step: int) -> Result:
         return Result("model", "unknown", "the script did not end by itself")
     if second.last == whole.last:
         return Result("model", "ok", "the same at the end, bit for bit")
-    if from_step < len(whole.steps) and second.steps[0].gradient == whole.steps[from_step].gradient:
+    expected, found = (step.gradient for step in (whole.steps[min(from_step, len(whole.steps) - 1)], second.steps[0]))
+    if found and found == expected:
         return Result("model", "unknown", "another at the end, from the same first gradient")
-    return Result("model", "unknown", "another at the end, from other gradients: other samples or random numbers")
+    if found:
+        return Result("model", "unknown", "another at the end, from other gradients: other samples or random numbers")
+    return Result("model", "unknown", "another at the end")
 
 
 def _some(names: Sequence[str]) -> str:
