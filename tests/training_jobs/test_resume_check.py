@@ -34,6 +34,7 @@ from training_jobs.resume_check.attempts import Check, Script, check_resume
 from training_jobs.resume_check.comparison import Step, Trace, compare, merged, read_trace, step_to_interrupt
 
 PAGE = Path(__file__).parents[2] / "docs" / "lint.md"
+TRAINING_CODE = Path(__file__).parents[2] / "training_code"
 LINTED = [name for name, plant in PLANTS.items() if plant.rule]
 RUN = [name for name, plant in PLANTS.items() if plant.says is not None]
 
@@ -122,6 +123,21 @@ def test_each_process_of_torchrun_is_compared(tmp_path: Path) -> None:
     found = {one.subject: one for one in checked(tmp_path, text, processes=2).results}
     assert found["parameters"].verdict == "ok"
     assert found["optimizer"].text == "Adam begins without its state: save and load that too (rank 1)"
+
+
+@pytest.mark.soak
+def test_the_data_parallel_training_code_ends_with_the_same_model_bit_for_bit_on_two_processes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It saves by torch.distributed.checkpoint beside its steps, which makes a step of its own where it loads."""
+    monkeypatch.setenv("SM_MODEL_DIR", str(tmp_path / "model"))
+    monkeypatch.setenv("PYTHONPATH", str(TRAINING_CODE), prepend=os.pathsep)
+    file = TRAINING_CODE / "data_parallel" / "train.py"
+    found = check_resume(Script(file, ["--epochs", "5"], tmp_path / "checkpoints", 2), lambda _: None)
+    assert {one.subject: one.verdict for one in found.results} == {
+        **dict.fromkeys(("parameters", "optimizer", "schedule", "steps", "model"), "ok"),
+        "samples": "unknown",
+    }
 
 
 SAVED = '        torch.save(last, folder / "new.pt")\n'
