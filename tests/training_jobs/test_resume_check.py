@@ -226,10 +226,9 @@ def test_a_run_that_goes_on_after_the_last_checkpoint_is_right() -> None:
 
 
 def test_an_older_checkpoint_is_told_of() -> None:
-    assert (
-        results_of(trace(*WHOLE.steps[2:]))["parameters"]
-        == "wrong: those after step 2, though step 4 was saved after it"
-    )
+    found = results_of(trace(*WHOLE.steps[2:]))
+    assert found["parameters"] == "wrong: those after step 2, though step 4 was saved after it"
+    assert found["steps"] == "ok: 4 after step 2, as without the interruption"
 
 
 def test_a_checkpoint_that_is_written_beside_the_steps_is_of_an_earlier_one() -> None:
@@ -335,12 +334,19 @@ def test_half_of_a_line_of_a_process_that_was_ended_is_left_out(tmp_path: Path) 
     assert read_trace(tmp_path / "rank-0.jsonl") == Trace([], [("Adam", ["weight"])], None, False)
 
 
+LAST_OF = "def last_of(file):\n    return states[file]\n\n\n"
 GOES_ON: dict[str, str] = {
     "a loop of steps": changed(BY_HAND, ("for epoch in range(first, epochs):", "while first < epochs:")),
     "epochs that are skipped": changed(
         BY_HAND, ("range(first, epochs):\n", "range(epochs):\n        if epoch < first:\n            continue\n")
     ),
     "epochs that are left": changed(BY_HAND, ("range(first, epochs)", "range(epochs - first)")),
+    "a state of another optimizer, of no file": changed(
+        BY_HAND,
+        ("range(first, epochs)", "range(epochs)"),
+        ("torch.load", "last_of"),
+        ("def main():\n", LAST_OF + "def main():\n"),
+    ),
     "a rate that goes on by itself": changed(BY_HAND, ('        scheduler.load_state_dict(last["scheduler"])\n', "")),
     "a scheduler of an epoch": changed(
         BY_HAND,
