@@ -35,9 +35,9 @@ COMMANDS = {
     "stop": ["stop", "digits"],
     "watch": ["watch", "digits"],
 }
-# `doctor` reports errors as its findings; `check-resume`, `fits`, `lint`, `local`, `measure` and `prove` do not call AWS,
+# `doctor` reports errors as its findings; `check`, `fits`, `lint`, `local`, `measure` and `prove` do not call AWS,
 # nor does `plan` without `--price-list`.
-NOT_HERE = {"check-resume", "doctor", "fits", "lint", "local", "measure", "plan", "prove"}
+NOT_HERE = {"check", "doctor", "fits", "lint", "local", "measure", "plan", "prove"}
 WRITES = ("Start", "Stop", "Create", "Put", "Delete")
 
 

@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from training_jobs.cli import adopt, check_resume, fits, init, lint, local, measure, show, start, stop, watch
+from training_jobs.cli import adopt, check, fits, init, lint, local, measure, show, start, stop, watch
 from training_jobs.cli.context import Options
 from training_jobs.cli.diagnose import diagnose
 from training_jobs.cli.doctor import doctor
@@ -45,10 +45,10 @@ app.command(
     "measure", short_help="Measure steps and batches of a script on this machine.", context_settings=measure.SETTINGS
 )(measure.measure)
 app.command(
-    "check-resume",
-    short_help="Interrupt a script on this machine: does it go on well?",
-    context_settings=check_resume.SETTINGS,
-)(check_resume.check_resume)
+    "check",
+    short_help="Run a script here, interrupt it, and compare what it does.",
+    context_settings=check.SETTINGS,
+)(check.check)
 app.command("plan", short_help="Predict time and cost of configurations of machines.")(plan)
 app.command("ssh", short_help="Open a shell on a host of a running job.")(ssh)
 app.command("fits", short_help="Predict whether a model fits the memory of GPUs.", context_settings=fits.SETTINGS)(

@@ -1,6 +1,6 @@
 """The rules of jobs that are interrupted and go on: what they save, load and count.
 
-Each has its source in its docstring. ``training-jobs check-resume`` shows what they say by a run of the script.
+Each has its source in its docstring. ``training-jobs check`` shows what they say by a run of the script.
 """
 
 from __future__ import annotations

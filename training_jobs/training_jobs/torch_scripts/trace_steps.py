@@ -1,4 +1,4 @@
-"""Write what each step of a training script begins with, for ``training-jobs check-resume``.
+"""Write what each step of a training script begins with, for ``training-jobs check``.
 
     python trace_steps.py --to FOLDER --checkpoints FOLDER [--end-after N] SCRIPT [ARGUMENTS OF THE SCRIPT]
 

@@ -15,6 +15,8 @@ from torch.utils.data import dataloader
 from trace_steps import Steps, digest
 
 SAMPLES = 4096  # elements of a tensor whose digest is taken: a step of an optimizer changes nearly all
+SHARDING = {"FullyShardedDataParallel", "ZeroRedundancyOptimizer", "DeepSpeedEngine"}
+SHARDING_PACKAGES = ("deepspeed", "megatron", "smdistributed", "colossalai")
 ROUNDED = {"": None, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
 
@@ -26,6 +28,8 @@ class Optimizers:
     known: list[torch.optim.Optimizer] = field(default_factory=list)
     is_own: bool = True  # whether the step that is made is the script's
     batch: str = ""
+    rows: list[str] = field(default_factory=list)
+    sharded: bool = False
 
     def before(self, optimizer: torch.optim.Optimizer, *_: object) -> None:
         """What a step begins with."""
@@ -34,9 +38,10 @@ class Optimizers:
             return
         if not any(one is optimizer for one in self.known):
             self.known.append(optimizer)
+            self.sharded = shards()
             kind, names = type(optimizer).__name__, names_of(optimizer)
             self.steps.write({"optimizer": len(self.known) - 1, "kind": kind, "names": names})
-        self.steps.begins({"batch": self.batch, **self.described(optimizer)})
+        self.steps.begins({"batch": self.batch, "rows": self.rows, **self.described(optimizer)})
 
     def after(self, *_: object) -> None:
         """What follows a step."""
@@ -61,6 +66,7 @@ class Optimizers:
             "state": [digest(bytes_in(state[id(one)])) if state.get(id(one)) else "" for one in parameters],
             "gradient": digest(bytes_in([one.grad for one in parameters])),
             "groups": groups,
+            "sharded": self.sharded or any(map(is_shard, parameters)),
         }
 
     def parameters(self) -> list[list[str]]:
@@ -78,7 +84,7 @@ def watch(steps: Steps) -> None:
 
     def following(self: Any) -> Any:
         batch = original(self)
-        optimizers.batch = digest(bytes_in(batch))
+        optimizers.batch, optimizers.rows = digest(bytes_in(batch)), rows_of(batch)
         return batch
 
     dataloader._BaseDataLoaderIter.__next__ = following
@@ -92,6 +98,37 @@ def of_checkpoint() -> bool:
         if frame.f_code.co_name == "_init_optim_state":
             return True
     return False
+
+
+def shards() -> bool:
+    """Whether something has given each process parameters, or their state, of its own."""
+    kinds = {type(one).__name__ for one in gc.get_objects() if isinstance(one, nn.Module | torch.optim.Optimizer)}
+    return bool(kinds & SHARDING) or any(name.partition(".")[0] in SHARDING_PACKAGES for name in sys.modules)
+
+
+def is_shard(parameter: torch.Tensor) -> bool:
+    """Whether a parameter is a DTensor that is sharded."""
+    return any(one.is_shard() for one in getattr(parameter, "placements", ()))
+
+
+def rows_of(batch: Any) -> list[str]:
+    """Digests of the samples of a batch, by the first dimension of its tensors."""
+    tensors = [one for one in tensors_in(batch) if one.ndim]
+    size = len(tensors[0]) if tensors else 0
+    samples = zip(*(one for one in tensors if len(one) == size), strict=True)
+    return [digest(bytes_in(sample)) for sample in samples]
+
+
+def tensors_in(value: Any) -> Iterator[torch.Tensor]:
+    """The tensors in a value, at whatever depth."""
+    if isinstance(value, torch.Tensor):
+        yield value
+    elif isinstance(value, Mapping):
+        for one in value.values():
+            yield from tensors_in(one)
+    elif isinstance(value, list | tuple):
+        for one in value:
+            yield from tensors_in(one)
 
 
 def parameters_of(optimizer: torch.optim.Optimizer) -> Iterator[torch.Tensor]:

@@ -2,109 +2,12 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, Literal
+from collections.abc import Iterator, Sequence
+from typing import Any
 
-Verdict = Literal["ok", "wrong", "unknown"]
+from training_jobs.check.trace import Result, Trace
+
 _SHOWN = 3  # names of parameters in a line
-
-
-@dataclass(frozen=True)
-class Result:
-    """One comparison.
-
-    Attributes:
-        subject: What was compared, like ``"optimizer"``.
-        verdict: "ok", "wrong", or "unknown" where the runs do not tell.
-        text: What was found.
-    """
-
-    subject: str
-    verdict: Verdict
-    text: str
-
-
-@dataclass(frozen=True)
-class Step:
-    """What a step of an optimizer begins with; digests are equal where the values are.
-
-    Attributes:
-        optimizer: The number of the optimizer.
-        parameters: Digests of its parameters, and of these rounded, by the type to which they are: "" is none.
-        state: Digests of its state, by parameter; "" for none.
-        gradient: The digest of the gradients.
-        groups: The numbers of each parameter group, like ``{"lr": 0.1}``.
-        batch: The digest of the last batch of a DataLoader; "" without one.
-        saved: Whether the checkpoints changed since the step before.
-    """
-
-    optimizer: int
-    parameters: Mapping[str, Sequence[str]]
-    state: Sequence[str]
-    gradient: str
-    groups: Sequence[Mapping[str, Any]]
-    batch: str
-    saved: bool
-
-
-@dataclass(frozen=True)
-class Trace:
-    """The steps of a process.
-
-    Attributes:
-        steps: Its steps.
-        optimizers: By number, the optimizer's class and the names of its parameters.
-        last: By optimizer, digests of the parameters at the end; None where the script did not end by itself.
-        saved_last: Whether the checkpoints changed after the last step.
-    """
-
-    steps: Sequence[Step]
-    optimizers: Sequence[tuple[str, Sequence[str]]]
-    last: Sequence[Sequence[str]] | None
-    saved_last: bool
-
-    @property
-    def saves(self) -> list[int]:
-        """After how many steps checkpoints changed."""
-        found = [at for at, step in enumerate(self.steps) if step.saved]
-        return [*found, *([len(self.steps)] if self.saved_last else [])]
-
-    @property
-    def checkpoints(self) -> list[tuple[int, int]]:
-        """After which step each checkpoint begins to be written, and after which it has been: others write beside the steps."""
-        saves = [at for at in self.saves if at]
-        each_step = len(saves) > 2 and saves[-1] - saves[0] == len(saves) - 1
-        found = list[tuple[int, int]]()
-        for at in saves:
-            if found and at == found[-1][1] + 1 and not each_step:
-                found[-1] = found[-1][0], at
-            else:
-                found.append((at, at))
-        return found
-
-
-def read_trace(file: Path) -> Trace:
-    """Return the steps that ``trace_steps.py`` wrote.
-
-    Args:
-        file: One process's.
-    """
-    steps, optimizers, last, saved = list[Step](), list[tuple[str, Sequence[str]]](), None, False
-    for text in file.read_text().splitlines():
-        try:
-            line = json.loads(text)
-        except ValueError:  # half of a line, of a process that was ended
-            continue
-        if "kind" in line:
-            optimizers.append((line["kind"], line["names"]))
-        elif "step" in line:
-            steps.append(Step(**{name: value for name, value in line.items() if name != "step"}))
-        else:
-            last, saved = line["parameters"], line["saved"]
-    return Trace(steps, optimizers, last, saved)
 
 
 def step_to_interrupt(whole: Trace) -> int | None:
@@ -123,6 +26,21 @@ def step_to_interrupt(whole: Trace) -> int | None:
     middle = written[max(len(written) // 2, 10 if len(written) > 10 else 0)][1]
     following = next((begin for begin, _ in whole.checkpoints if begin > middle), len(whole.steps))
     return middle + max(1, (following - middle) // 2)
+
+
+def trains(whole: Trace) -> Iterator[Result]:
+    """Yield that no step changes a parameter, as where the optimizer has others than the model.
+
+    Args:
+        whole: A run without an interruption.
+    """
+    for number, (kind, _) in enumerate(whole.optimizers):
+        steps = [step for step in whole.steps if step.optimizer == number]
+        last = whole.last[number] if whole.last else steps[-1].parameters[""]
+        rates = any(group.get("lr") for step in steps for group in step.groups)
+        if rates and steps and all(step.parameters[""] == last for step in steps):
+            text = f"none of the {len(steps)} steps of {kind} changes its parameters: it may have others than the model"
+            yield Result("training", "wrong", text)
 
 
 def compare(whole: Trace, first: Trace, second: Trace) -> list[Result]:

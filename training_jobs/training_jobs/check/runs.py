@@ -14,8 +14,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from training_jobs.check.interruption import compare, merged, step_to_interrupt, trains
+from training_jobs.check.processes import compare_processes
+from training_jobs.check.trace import Result, Trace, read_trace
 from training_jobs.client.errors import TrainingError
-from training_jobs.resume_check.comparison import Result, Trace, compare, merged, read_trace, step_to_interrupt
 from training_jobs.training_code import SCRIPTS
 
 _LEFT_BEHIND = shutil.ignore_patterns("__pycache__", ".git", ".venv", "venv", "node_modules", "cdk.out", "*.egg-info")
@@ -57,19 +59,20 @@ class Check:
     results: Sequence[Result]
 
 
-def check_resume(script: Script, on_run: Callable[[str], None]) -> Check:
+def check_script(script: Script, on_run: Callable[[str], None], *, interrupt: bool = True) -> Check:
     """Run a script whole, until after a checkpoint, and from there.
 
     Args:
         script: The script.
         on_run: Called with what each run is before it begins.
+        interrupt: Whether to interrupt it; without, its processes alone are compared.
 
     Raises:
         TrainingError: The folder of checkpoints has files, the folder of the script is too large, the script fails without an
             interruption, or makes no step of ``torch.optim`` nor of Keras's ``fit``.
     """
     _check_folders(script)
-    with TemporaryDirectory(prefix="check-resume-") as name, _checkpoints(script.checkpoints):
+    with TemporaryDirectory(prefix="check-") as name, _checkpoints(script.checkpoints):
         runs = _Runs(script, Path(name))
         on_run("whole")
         whole = runs.run("whole")
@@ -78,10 +81,14 @@ def check_resume(script: Script, on_run: Callable[[str], None]) -> Check:
                 f"{script.file} makes no step of an optimizer of torch.optim, nor of Keras's fit, in its own process, so that "
                 "nothing is compared: a script with a launcher of its own is started by --processes instead"
             )
+        results = merged(list(trains(trace)) for trace in whole)
+        results += compare_processes(whole)
         saves, after = whole[0].saves, step_to_interrupt(whole[0])
+        if not interrupt:
+            return Check(len(whole[0].steps), saves, None, results)
         if after is None:
             text = f"none is saved in {script.checkpoints} before the last step: a job that is interrupted begins again"
-            return Check(len(whole[0].steps), saves, None, [Result("checkpoint", "wrong", text)])
+            return Check(len(whole[0].steps), saves, None, [*results, Result("checkpoint", "wrong", text)])
         runs.new_machine(keep=False)
         on_run(f"until step {after}")
         first = runs.run("first", end_after=after)
@@ -90,9 +97,9 @@ def check_resume(script: Script, on_run: Callable[[str], None]) -> Check:
         try:
             second = runs.run("second")
         except TrainingError as error:
-            results = [Result("script", "wrong", str(error))]
+            results.append(Result("script", "wrong", str(error)))
         else:
-            results = merged(compare(*of_rank) for of_rank in zip(whole, first, second, strict=True))
+            results += merged(compare(*of_rank) for of_rank in zip(whole, first, second, strict=True))
         return Check(len(whole[0].steps), saves, after, results)
 
 

@@ -1,4 +1,4 @@
-"""Scripts that are interrupted and do not go on where they were: the runs of `check-resume` say which, and `lint` says why."""
+"""Scripts that are interrupted and do not go on where they were: the runs of `check` say which, and `lint` says why."""
 
 from __future__ import annotations
 
@@ -7,11 +7,10 @@ import os
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
-from packages import TENSORFLOW, packages
-from pages import part
-from resume_scripts import (
+from checked_scripts import (
     ACCELERATE,
     BY_HAND,
     KERAS,
@@ -24,14 +23,19 @@ from resume_scripts import (
     TRAINER,
     changed,
 )
+from distributed_scripts import PLANTS as DISTRIBUTED_PLANTS
+from packages import TENSORFLOW, packages
+from pages import part
 from typer.testing import CliRunner
 
+from training_jobs.check.interruption import compare, merged, step_to_interrupt, trains
+from training_jobs.check.processes import compare_processes
+from training_jobs.check.runs import Check, Script, check_script
+from training_jobs.check.trace import Step, Trace, read_trace
 from training_jobs.cli.main import app
 from training_jobs.client.errors import TrainingError
 from training_jobs.lint import lint_folder
 from training_jobs.lint.resume import RESUME
-from training_jobs.resume_check.attempts import Check, Script, check_resume
-from training_jobs.resume_check.comparison import Step, Trace, compare, merged, read_trace, step_to_interrupt
 
 PAGE = Path(__file__).parents[2] / "docs" / "lint.md"
 TRAINING_CODE = Path(__file__).parents[2] / "training_code"
@@ -59,12 +63,12 @@ def found_in(folder: Path, text: str) -> list[tuple[str, int]]:
     return [(one.rule, one.line) for one in lint_folder(folder, SPOT)]
 
 
-def checked(folder: Path, text: str, *, processes: int = 1) -> Check:
+def checked(folder: Path, text: str, *, processes: int = 1, interrupt: bool = True) -> Check:
     (folder / "src").mkdir(exist_ok=True)
     (folder / "src" / "train.py").write_text(text)
     checkpoints = folder / "checkpoints"
     script = Script(folder / "src" / "train.py", [str(checkpoints)], checkpoints, processes)
-    return check_resume(script, lambda _: None)
+    return check_script(script, lambda _: None, interrupt=interrupt)
 
 
 @pytest.mark.parametrize("name", LINTED)
@@ -133,7 +137,7 @@ def test_the_data_parallel_training_code_ends_with_the_same_model_bit_for_bit_on
     monkeypatch.setenv("SM_MODEL_DIR", str(tmp_path / "model"))
     monkeypatch.setenv("PYTHONPATH", str(TRAINING_CODE), prepend=os.pathsep)
     file = TRAINING_CODE / "data_parallel" / "train.py"
-    found = check_resume(Script(file, ["--epochs", "5"], tmp_path / "checkpoints", 2), lambda _: None)
+    found = check_script(Script(file, ["--epochs", "5"], tmp_path / "checkpoints", 2), lambda _: None)
     assert {one.subject: one.verdict for one in found.results} == {
         **dict.fromkeys(("parameters", "optimizer", "schedule", "steps", "model"), "ok"),
         "samples": "unknown",
@@ -149,7 +153,7 @@ def test_a_script_is_run_whole_and_interrupted_by_the_command(tmp_path: Path) ->
     assert right != wrong
     (tmp_path / "train.py").write_text(wrong)
     command = [
-        "check-resume",
+        "check",
         "--checkpoints",
         str(tmp_path / "kept"),
         str(tmp_path / "train.py"),
@@ -192,17 +196,15 @@ def test_what_cannot_be_checked_is_an_error_that_says_what_must_be(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("train.py").touch()
-    ran = CliRunner().invoke(app, ["check-resume", *arguments])
+    ran = CliRunner().invoke(app, ["check", *arguments])
     assert ran.exit_code != 0
     assert words in " ".join((ran.output + str(ran.exception)).replace("│", " ").split())
     assert [one.name for one in tmp_path.iterdir()] == ["train.py"]
 
 
-def step(
-    value: int, *, saved: bool = False, state: str = "", rate: float = 0.1, batch: str = "", optimizer: int = 0
-) -> Step:
+def step(value: int, *, saved: bool = False, state: str = "", rate: float = 0.1, batch: str = "", **more: Any) -> Step:
     digests = {name: [f"{name}{value}", f"{name}{value} too"] for name in ("", "bfloat16", "float16")}
-    return Step(optimizer, digests, [state, state], "", [{"lr": rate}], batch, saved)
+    return Step(0, digests, [state, state], "", [{"lr": rate}], batch, saved, **more)
 
 
 def trace(*steps: Step, ends: bool = True, saved_last: bool = False) -> Trace:
@@ -326,6 +328,103 @@ def test_the_worst_process_speaks_for_all() -> None:
     parameters = next(iter(merged(iter((right, wrong)))))
     assert (parameters.verdict, parameters.text[-8:]) == ("wrong", "(rank 1)")
     assert merged(iter((right, right))) == right
+
+
+def ranks(*values: int, **more: Any) -> Trace:
+    """A process whose steps begin with these parameters, of which each has a row of its own."""
+    rows = more.pop("rows", ())
+    found = [step(value, rows=[rows[at]] if rows else (), **more) for at, value in enumerate(values)]
+    return replace(trace(*found), last=[[f"{values[-1]}"]])
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "found"),
+    [
+        (ranks(1, 2), ranks(1, 2), "ok: the same parameters on all 2 at each step"),
+        (ranks(1, 2), ranks(1, 2, 3), "wrong: rank 1 makes 3 steps, and rank 0 2"),
+        (
+            ranks(1, 2),
+            ranks(9, 2),
+            "unknown: rank 1 has other parameters than rank 0 at step 1, and the same at the end",
+        ),
+        (ranks(1, 2), ranks(9, 8), "wrong: rank 1 has other parameters than rank 0 at step 1: they begin with others"),
+        (
+            ranks(1, 2),
+            ranks(1, 3),
+            "wrong: rank 1 has other parameters than rank 0 at step 2: their gradients are not averaged",
+        ),
+        (
+            ranks(1, 2),
+            replace(ranks(1, 2), last=[["3"]]),
+            "wrong: they end with other parameters: their gradients are not averaged",
+        ),
+        (ranks(1, 2), ranks(1, 2, rate=0.2), "wrong: rank 1 has other learning rates than rank 0 at step 1"),
+        (ranks(1, 2), ranks(9, 8, sharded=True), "unknown: each has shards of the parameters"),
+        (
+            ranks(1, 2),
+            replace(ranks(9, 8), optimizers=[]),
+            "unknown: each has other parameters, as stages of a pipeline have",
+        ),
+    ],
+)
+def test_processes_are_held_to_the_same_parameters_at_each_step(one: Trace, other: Trace, found: str) -> None:
+    [result, *_] = compare_processes([one, other])
+    assert (result.subject, f"{result.verdict}: {result.text}") == ("processes", found)
+
+
+@pytest.mark.parametrize(
+    ("rows", "others", "found"),
+    [
+        ("abab", "cdcd", "ok: each has 2 samples of its own in 2 steps"),
+        ("abab", "cddc", "ok: each has 2 samples of its own in 2 steps"),
+        ("abab", "cbcb", "ok: each has 2 samples of its own in 2 steps"),
+        ("abcdef", "abcdxy", "wrong: 4 of the 6 samples of rank 1 are rank 0's too: DistributedSampler deals them out"),
+        ("abcd", "efab", "ok: each has 4 samples of its own in 4 steps"),
+    ],
+)
+def test_each_process_has_samples_of_its_own_in_the_first_epoch(rows: str, others: str, found: str) -> None:
+    traces = [ranks(*range(len(rows)), rows=rows), ranks(*range(len(rows)), rows=others)]
+    assert [f"{one.verdict}: {one.text}" for one in compare_processes(traces) if one.subject == "shares"] == [found]
+
+
+def test_ranks_that_share_a_layer_may_have_the_same_samples() -> None:
+    traces = [ranks(1, 2, rows="ab", sharded=True)] * 2
+    assert [one.verdict for one in compare_processes(traces)] == ["unknown", "unknown"]
+    assert [*compare_processes(traces[:1])] == []
+
+
+def test_an_optimizer_whose_steps_change_nothing_is_told_of() -> None:
+    steps = [step(1), step(1)]
+    still, names = replace(trace(*steps), last=[list(steps[0].parameters[""])]), trace().optimizers[:1]
+    [found] = trains(replace(still, optimizers=names))
+    assert found.text == "none of the 2 steps of Adam changes its parameters: it may have others than the model"
+    assert [*trains(replace(still, optimizers=names, last=[["2", "2"]]))] == []
+    assert [*trains(replace(still, optimizers=names, steps=[step(1, rate=0.0)] * 2))] == []
+    assert [*trains(replace(still, optimizers=names, last=None, steps=[step(1), step(2)]))] == []
+
+
+TOGETHER = {
+    "no wrapper": {"processes": "their gradients are not averaged"},
+    "a loss that is averaged": {"processes": "their gradients are not averaged"},
+    "no process group": {"shares": "32 of the 32 samples"},
+    "no sampler": {"shares": "32 of the 32 samples"},
+    "a sampler of all": {"shares": "32 of the 32 samples"},
+    "as many ranks as hosts": {"shares": "32 of the 32 samples"},
+    "an optimizer of what is sharded later": {"training": "none of the 8 steps"},
+}
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("name", [*TOGETHER, "a norm of shards"])
+def test_processes_that_train_apart_are_told_of_and_those_that_train_together_are_not(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("EPOCHS", "2")
+    for text, says in zip(DISTRIBUTED_PLANTS[name].scripts(), ({}, TOGETHER.get(name, {})), strict=True):
+        results = checked(tmp_path, text, processes=2, interrupt=False).results
+        found = {one.subject: one.text for one in results if one.verdict == "wrong"}
+        assert found.keys() == says.keys(), found
+        assert all(text in found[subject] for subject, text in says.items()), found
 
 
 def test_half_of_a_line_of_a_process_that_was_ended_is_left_out(tmp_path: Path) -> None:
@@ -458,7 +557,7 @@ def test_a_model_to_begin_with_is_no_checkpoint(tmp_path: Path) -> None:
 
 
 def test_the_page_has_each_rule_what_is_planted_of_it_what_the_runs_say_and_its_source() -> None:
-    rows = ["| rule | a mistake | what `check-resume` says is wrong | source |", "|---|---|---|---|"]
+    rows = ["| rule | a mistake | what `check` says is wrong | source |", "|---|---|---|---|"]
     for rule, check in RESUME.items():
         planted = {name: plant.says for name, plant in PLANTS.items() if plant.rule == rule}
         says = dict.fromkeys(word for says in planted.values() for word in says or ["was not run"]) or ["was not run"]

@@ -1,6 +1,6 @@
 """Scripts that go on where they were after an interruption, and what a careful person gets wrong, each a change of the text.
 
-`test_resume_check.py` runs them whole and interrupted, so that it is PyTorch that says which are wrong.
+`test_check.py` runs them whole and interrupted, so that it is PyTorch that says which are wrong.
 """
 
 from __future__ import annotations
@@ -181,7 +181,7 @@ class Plant(NamedTuple):
         script: The right script, before `also`.
         right: What it has.
         wrong: What it has in its place; the line with ``# HERE`` is found.
-        says: What `check-resume` says of it: subjects, and a part of what it says of each; None where it is not run.
+        says: What `check` says of it: subjects, and a part of what it says of each; None where it is not run.
         also: Changes of the right script too.
     """
 

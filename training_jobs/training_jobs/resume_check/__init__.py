@@ -1,1 +1,0 @@
-"""Runs a script whole, and again with an interruption, and compares the steps that both make."""
