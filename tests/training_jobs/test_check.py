@@ -67,7 +67,8 @@ def checked(folder: Path, text: str, *, processes: int = 1, interrupt: bool = Tr
     (folder / "src").mkdir(exist_ok=True)
     (folder / "src" / "train.py").write_text(text)
     checkpoints = folder / "checkpoints"
-    script = Script(folder / "src" / "train.py", [str(checkpoints)], checkpoints, processes)
+    argument = str(checkpoints if interrupt else folder / "out.json")
+    script = Script(folder / "src" / "train.py", [argument], checkpoints, processes)
     return check_script(script, lambda _: None, interrupt=interrupt)
 
 
@@ -139,9 +140,19 @@ def test_the_data_parallel_training_code_ends_with_the_same_model_bit_for_bit_on
     file = TRAINING_CODE / "data_parallel" / "train.py"
     found = check_script(Script(file, ["--epochs", "5"], tmp_path / "checkpoints", 2), lambda _: None)
     assert {one.subject: one.verdict for one in found.results} == {
-        **dict.fromkeys(("parameters", "optimizer", "schedule", "steps", "model"), "ok"),
+        **dict.fromkeys(("processes", "parameters", "optimizer", "schedule", "steps", "model"), "ok"),
         "samples": "unknown",
+        "shares": "unknown",
     }
+
+
+@pytest.mark.soak
+def test_the_exception_of_a_rank_is_said_in_place_of_the_report_of_torchrun(tmp_path: Path) -> None:
+    text = changed(
+        BY_HAND, ("    torch.manual_seed(7)\n", '    torch.manual_seed(7)\n    raise ValueError("no labels")\n')
+    )
+    with pytest.raises(TrainingError, match=r"exit code 1:\n(.*\n)+.*ValueError: no labels$"):
+        checked(tmp_path, text, processes=2)
 
 
 SAVED = '        torch.save(last, folder / "new.pt")\n'

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -81,7 +82,8 @@ def check_script(script: Script, on_run: Callable[[str], None], *, interrupt: bo
                 f"{script.file} makes no step of an optimizer of torch.optim, nor of Keras's fit, in its own process, so that "
                 "nothing is compared: a script with a launcher of its own is started by --processes instead"
             )
-        results = merged(list(trains(trace)) for trace in whole)
+        still = [list(trains(trace)) for trace in whole]
+        results = still[0] if all(still) else []  # a process may have empty shards alone
         results += compare_processes(whole)
         saves, after = whole[0].saves, step_to_interrupt(whole[0])
         if not interrupt:
@@ -199,7 +201,7 @@ class _Runs:
         ]
         ended = end_after is not None and all(len(trace.steps) == end_after for trace in traces)
         if (code and not ended) or len(traces) < self._script.processes:
-            raise TrainingError(f"the script ends with exit code {code}:\n{_tail(place / 'log')}")
+            raise TrainingError(f"the script ends with exit code {code}:\n{_why(place / 'log')}")
         return traces
 
 
@@ -229,6 +231,19 @@ def _end(process: subprocess.Popen[bytes]) -> None:
     process.wait()
 
 
-def _tail(log: Path) -> str:
+def _why(log: Path) -> str:
+    """The last lines of the first exception, which torchrun's own report follows; without one the last of all."""
     lines = log.read_text(errors="replace").splitlines()
+    begin = next((at for at, line in enumerate(lines) if line.endswith("Traceback (most recent call last):")), None)
+    if begin is not None:
+        # Behind the frames, whose lines are indented, also behind torchrun's "[rank0]: ".
+        rest = enumerate(lines[begin + 1 :], begin + 2)
+        end = next((at for at, line in rest if not line.removeprefix(_rank(line)).startswith(" ")), len(lines))
+        lines = lines[begin:end]
     return "\n".join(lines[-_LINES:])
+
+
+def _rank(line: str) -> str:
+    """What torch writes before a line of a rank's exception."""
+    found = re.match(r"\[rank\d+\]: ?", line)
+    return found[0] if found else ""
