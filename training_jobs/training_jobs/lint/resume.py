@@ -47,6 +47,7 @@ _KNOWN = re.compile(
 _NUMBER = re.compile(r"epoch|step|iter|\b[ein]\b")
 _NOT_OVERWRITTEN = re.compile(r"not \w+\.overwrite_output_dir")
 _PARSERS = ("HfArgumentParser", "TrlParser")
+OPTIONS = ("overwrite_output_dir", "save_only_model")  # of TrainingArguments, by which no checkpoint is resumed
 _NAMES = ("listdir", "glob", "iglob", "scandir", "iterdir", "rglob")
 
 
@@ -419,9 +420,9 @@ def _no_checkpoint_yet(scripts: Sequence[Script], job: Job) -> Found:
     """Transformers, Trainer.train: "No valid checkpoint found in output directory" is a ValueError."""
     for script in scripts:
         for call in script.calls:
-            given = keyword(call, "resume_from_checkpoint")
-            decided = any(isinstance(one, ast.If | ast.IfExp | ast.Try | ast.While) for one in _inside(script, call))
-            if name_of(call) == "train" and constant(given) is True and not decided:
+            if name_of(call) != "train" or constant(keyword(call, "resume_from_checkpoint")) is not True:
+                continue
+            if not any(isinstance(one, ast.If | ast.IfExp | ast.Try | ast.While) for one in _inside(script, call)):
                 how = "resume_from_checkpoint=get_last_checkpoint(args.output_dir)"
                 yield script, call.lineno, f"the first start ends here, since it finds no checkpoint to resume: {how}"
 

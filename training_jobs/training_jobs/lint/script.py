@@ -39,7 +39,8 @@ class Job:
         versions: The versions that it finds, by ``torch``, ``tensorflow``, ``transformers`` and ``numpy``; others are not known.
         device: What computes, of `trainer_values.Device`.
         offline: Whether its hosts have no route to the internet.
-        arguments: The options that it gives the script, by name; None for a value that is not known.
+        arguments: Of the options that rules read (`resume.OPTIONS`), those that it gives the script; None for a value that is not
+            known.
         built: Whether the script is in an image that a Dockerfile builds.
         hosts: The number of machines that start the script; None where that is not known.
         processes_per_host: The number of processes of it on each; None where that is not known.

@@ -45,6 +45,7 @@ def script_advice(
         installed: What is known of what is installed.
     """
     from training_jobs.lint import Job, lint_folder  # here, since most jobs have no folder
+    from training_jobs.lint.resume import OPTIONS
 
     request, compilers = context.job_request, compilers_of(context)
     job = replace(
@@ -57,7 +58,7 @@ def script_advice(
         groups=request.group_names,
         channels=tuple(context.props.get("channels") or ()),
         entry_point=entry_point,
-        arguments=given_arguments(context),
+        arguments={name: value for name, value in given_arguments(context).items() if name in OPTIONS},
         device=device_of(request),
         offline=is_offline(context.props),
     )
