@@ -28,6 +28,7 @@ from packages import TENSORFLOW, packages
 from pages import part
 from typer.testing import CliRunner
 
+from training_jobs.check import runs
 from training_jobs.check.interruption import compare, merged, step_to_interrupt, trains
 from training_jobs.check.processes import compare_processes
 from training_jobs.check.runs import Check, Script, check_script
@@ -211,6 +212,23 @@ def test_what_cannot_be_checked_is_an_error_that_says_what_must_be(
     assert ran.exit_code != 0
     assert words in " ".join((ran.output + str(ran.exception)).replace("│", " ").split())
     assert [one.name for one in tmp_path.iterdir()] == ["train.py"]
+
+
+def test_a_folder_that_is_too_large_is_refused_without_its_virtual_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "train.py").touch()
+    (tmp_path / "of_tests").mkdir()
+    (tmp_path / "of_tests" / "pyvenv.cfg").write_text(" " * 100)
+    monkeypatch.setattr(runs, "_LARGEST", 99)
+    script = Script(tmp_path / "train.py", [], tmp_path / "checkpoints")
+    with pytest.raises(TrainingError, match="makes no step of an optimizer"):
+        check_script(script, lambda _: None)
+    (tmp_path / "data.bin").write_text(" " * 100)
+    with pytest.raises(
+        TrainingError, match=r"must have at most 2 GiB, since it is copied for each run, got 0.0 GiB in"
+    ):
+        check_script(script, lambda _: None)
 
 
 def step(value: int, *, saved: bool = False, state: str = "", rate: float = 0.1, batch: str = "", **more: Any) -> Step:

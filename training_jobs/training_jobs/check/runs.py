@@ -21,7 +21,7 @@ from training_jobs.check.trace import Result, Trace, read_trace
 from training_jobs.client.errors import TrainingError
 from training_jobs.training_code import SCRIPTS
 
-_LEFT_BEHIND = shutil.ignore_patterns("__pycache__", ".git", ".venv", "venv", "node_modules", "cdk.out", "*.egg-info")
+_LEFT_BEHIND = shutil.ignore_patterns("__pycache__", "node_modules", "cdk.out", "*.egg-info")
 _LARGEST = 2 * 2**30  # bytes of a folder that is copied for each run
 _LINES = 15  # of a script's output that an error shows
 
@@ -110,12 +110,25 @@ def _check_folders(script: Script) -> None:
         got = f"{str(script.checkpoints)!r} with {next(script.checkpoints.iterdir()).name!r}"
         raise TrainingError(f"checkpoints must be a folder that is new or empty, like ./checkpoints, got {got}")
     folder = script.file.resolve().parent
-    size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file() and not path.is_symlink())
+    size = 0
+    for place, folders, files in os.walk(folder):
+        left = _left_behind(place, [*folders, *files])
+        folders[:] = [name for name in folders if name not in left]
+        size += sum(Path(place, name).lstat().st_size for name in files if name not in left)
     if size > _LARGEST:
         raise TrainingError(
             f"the script's folder must have at most 2 GiB, since it is copied for each run, got {size / 2**30:.1f} GiB in "
             f"{str(folder)!r}: keep data elsewhere"
         )
+
+
+def _left_behind(folder: str, names: list[str]) -> set[str]:
+    """What a copy of a folder lacks: hidden folders, what is made from others, and virtual environments by whatever name."""
+    paths = {name: Path(folder, name) for name in names}
+    left = {
+        name for name, path in paths.items() if (path / "pyvenv.cfg").is_file() or (name[0] == "." and path.is_dir())
+    }
+    return left | _LEFT_BEHIND(folder, names)
 
 
 @contextmanager
@@ -169,7 +182,7 @@ class _Runs:
     def run(self, name: str, end_after: int | None = None) -> list[Trace]:
         """The steps of each process; raises TrainingError where the script fails without having been ended."""
         place, source = self._work / name, self._script.file.resolve().parent
-        shutil.copytree(source, place / "code", ignore=_LEFT_BEHIND, symlinks=True)
+        shutil.copytree(source, place / "code", ignore=_left_behind, symlinks=True)
         (place / "trace").mkdir()
         (place / "model").mkdir()
         (place / "output").mkdir()
