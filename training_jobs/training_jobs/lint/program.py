@@ -17,6 +17,7 @@ _LIBRARIES = re.compile(
     r"accelerate|bagua|byteps|catalyst|colossalai|composer|deepspeed|detectron2|fairscale|fairseq|fastai|horovod|ignite|jax|keras|"
     r"lightning|megatron\w*|mmengine|mxnet|nemo|pytorch_lightning|ray|tensorflow|torch_xla|torchtitan|torchtune|unsloth|verl"
 )
+TRAINERS = ("transformers", "trl", "sentence_transformers")  # where they have a Trainer
 _MODULES = ("smdistributed.modelparallel", "torch.distributed.rpc", "torch.distributed.autograd")
 _WRAPPERS = {"DistributedDataParallel", "FullyShardedDataParallel", "DDP", "FSDP", "fully_shard"}
 _NO_WRAPPERS = ("torch", "torchvision", "torchaudio", "peft", "numpy", "timm", "transformers")
@@ -79,10 +80,9 @@ class Program:
         """Whether no library trains in their place."""
         whole = {name for script in self.scripts for name in script.aliases.values()}
         packages = set().union(*(script.imports for script in self.scripts))
-        trainers = ("transformers", "trl", "sentence_transformers")
         return not (
             any(map(_LIBRARIES.fullmatch, packages))
-            or any(name.startswith(_MODULES) or (name.startswith(trainers) and "Trainer" in name) for name in whole)
+            or any(name.startswith(_MODULES) or (name.startswith(TRAINERS) and "Trainer" in name) for name in whole)
         )
 
     @cached_property

@@ -11,9 +11,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from training_jobs.lint.program import Program, function_around, programs
+from training_jobs.lint.program import TRAINERS, Program, function_around, programs
 from training_jobs.lint.script import Check, Found, Function, Job, Loop, Script, constant, keyword, name_of
-from training_jobs.lint.trainer_values import TRUE
+from training_jobs.lint.trainer_values import is_true
 
 _SAVES = re.compile(
     r"torch\.save\b|xm\.save\b|save_(?:state|checkpoint|weights|pretrained|model)\b|ModelCheckpoint|BackupAndRestore|Checkpoint"
@@ -29,7 +29,6 @@ _ASKS = re.compile(r"exists|isfile|isdir|is_file|is_dir|listdir|glob")
 _OF_OTHERS = re.compile(r"init_|initial|pre_?train", re.IGNORECASE)
 # The handlers of aws/sagemaker-pytorch-inference-toolkit and aws/sagemaker-tensorflow-serving-container.
 _OF_INFERENCE = ("model_fn", "input_fn", "predict_fn", "output_fn", "transform_fn", "input_handler", "output_handler")
-_TRAINERS = ("transformers", "trl", "sentence_transformers")
 _LIGHTNING = ("lightning", "pytorch_lightning")
 _KERAS = {"tensorflow", "keras", "tf_keras"}
 _OPTIMIZER = re.compile(r"adam|sgd|optim|lion|adafactor|rmsprop|lamb|\bopt", re.IGNORECASE)
@@ -58,6 +57,14 @@ class _Training:
     program: Program
 
     @cached_property
+    def _called(self) -> Mapping[str, set[str]]:
+        """What each function and class calls, by name."""
+        return {
+            name: {name_of(call) for one in made for call in ast.walk(one) if isinstance(call, ast.Call)}
+            for name, made in self.program.definitions.items()
+        }
+
+    @cached_property
     def stepping(self) -> set[str]:
         """The names of the functions that make steps, or call such."""
         found = {
@@ -66,12 +73,8 @@ class _Training:
             for loop in script.step_loops
             if (function := function_around(script, loop)) is not None
         }
-        calls = {
-            name: {name_of(call) for one in made for call in ast.walk(one) if isinstance(call, ast.Call)}
-            for name, made in self.program.definitions.items()
-            if isinstance(made[0], Function)
-        }
-        while more := {name for name, called in calls.items() if called & found} - found:
+        functions = [name for name, made in self.program.definitions.items() if isinstance(made[0], Function)]
+        while more := {name for name in functions if self._called[name] & found} - found:
             found |= more
         return found
 
@@ -94,7 +97,6 @@ class _Training:
     @cached_property
     def _reached(self) -> set[str]:
         """The names of the functions that may run within a loop: by a call there, or since they are given on."""
-        definitions = self.program.definitions
         called = {
             name_of(call)
             for script in self.program.scripts
@@ -112,16 +114,9 @@ class _Training:
                 and isinstance(node.ctx, ast.Load)
                 and id(node) not in functions
             }
-        left, found = list(called & definitions.keys()), set[str]()
-        while left:
-            if (name := left.pop()) not in found:
-                found.add(name)
-                left += {
-                    name_of(call)
-                    for made in definitions[name]
-                    for call in ast.walk(made)
-                    if isinstance(call, ast.Call) and name_of(call) in definitions
-                }
+        found = called & self._called.keys()
+        while more := set().union(*(self._called[name] for name in found)) & self._called.keys() - found:
+            found |= more
         return found
 
     def runs_in(self, script: Script, node: ast.AST) -> bool:
@@ -135,7 +130,7 @@ class _Training:
 
 def _trained(scripts: Sequence[Script], job: Job) -> Iterator[_Training]:
     """The programs whose loops are written by hand, of a job that goes on where it was."""
-    for program in programs(scripts, job.entry_point) if job.spot or job.checkpoints else ():
+    for program in programs(scripts, job.entry_point) if job.resumes else ():
         if program.by_hand or "accelerate" in set().union(*(script.imports for script in program.scripts)):
             yield _Training(program)
 
@@ -170,7 +165,7 @@ def _by_library(scripts: Sequence[Script]) -> tuple[tuple[Script, int] | None, b
         packages = {
             name.partition(".")[0] for name in script.aliases.values() if name.endswith("Trainer") or "." not in name
         }
-        method = "train" if packages & {*_TRAINERS} else "fit" if packages & {*_LIGHTNING} else ""
+        method = "train" if packages & {*TRAINERS} else "fit" if packages & {*_LIGHTNING} else ""
         found += [
             (script, call)
             for call in script.calls
@@ -280,7 +275,7 @@ def _from_zero(call: ast.Call) -> bool:
 
 def _goes_on(loop: Loop) -> bool:
     """Whether a loop around steps may begin or end by what a checkpoint has."""
-    if isinstance(loop, ast.While) or not isinstance(loop, ast.For):
+    if not isinstance(loop, ast.For):
         return True
     if (found := _range(loop.iter)) is not None and not _from_zero(found):
         return True
@@ -329,7 +324,7 @@ def _schedulers(program: Program) -> Iterator[tuple[Script, str, ast.Call]]:
 
 def _newest_by_name(scripts: Sequence[Script], job: Job) -> Found:
     """Python, "Sorting Techniques": texts are compared by their characters, so that ``epoch-9`` comes after ``epoch-10``."""
-    if not (job.spot or job.checkpoints):
+    if not job.resumes:
         return
     if not any(_numbered(script) for script in scripts):
         return
@@ -372,7 +367,7 @@ def _numbered(script: Script) -> bool:
 
 def _optimizer_state(scripts: Sequence[Script], job: Job) -> Found:
     """PyTorch's tutorial "Saving and loading a general checkpoint": "It is important to also save the optimizer's state_dict"."""
-    for program in programs(scripts, job.entry_point) if job.spot or job.checkpoints else ():
+    for program in programs(scripts, job.entry_point) if job.resumes else ():
         saves = [(one, call) for one, call in program.calls if one.imported(call.func) == "torch.save"]
         moments = [name for _, call in program.calls if (name := name_of(call)) in _WITH_MOMENTS]
         kept = [
@@ -388,7 +383,7 @@ def _optimizer_state(scripts: Sequence[Script], job: Job) -> Found:
 def _save_only_model(scripts: Sequence[Script], job: Job) -> Found:
     """Transformers, TrainingArguments: with ``save_only_model`` "you won't be able to resume training from checkpoint"."""
     why = "the optimizer and its schedule begin again after an interruption, with nothing but the model: leave it out"
-    for script in scripts if job.spot or job.checkpoints else ():
+    for script in scripts if job.resumes else ():
         for call in script.calls:
             given = _is_given(job, "save_only_model") and name_of(call) in _PARSERS
             if constant(keyword(call, "save_only_model")) is True or given:
@@ -397,12 +392,12 @@ def _save_only_model(scripts: Sequence[Script], job: Job) -> Found:
 
 def _is_given(job: Job, name: str) -> bool:
     """Whether the job gives the script an option that is true."""
-    return (job.arguments.get(name) or "").strip('"').lower() in TRUE
+    return is_true((job.arguments.get(name) or "").strip('"'))
 
 
 def _overwrites(scripts: Sequence[Script], job: Job) -> Found:
     """Transformers' examples until 4.57: "not training_args.overwrite_output_dir" is a condition of ``get_last_checkpoint``."""
-    if not (job.spot or job.checkpoints) or not _is_given(job, "overwrite_output_dir"):
+    if not job.resumes or not _is_given(job, "overwrite_output_dir"):
         return
     for script in scripts:
         for node in script.nodes:
@@ -443,7 +438,7 @@ def _is_of_job(script: Script, call: ast.Call) -> bool:
 
 def _initial_epoch(scripts: Sequence[Script], job: Job) -> Found:
     """Keras, Model.fit: ``initial_epoch``: "Epoch at which to start training (useful for resuming a previous training run)"."""
-    if not (job.spot or job.checkpoints) or any("BackupAndRestore" in script.used_names for script in scripts):
+    if not job.resumes or any("BackupAndRestore" in script.used_names for script in scripts):
         return
     for script in scripts:
         if not script.imports & _KERAS or "initial_epoch" in script.text:

@@ -67,6 +67,11 @@ class Job:
     launched: bool | None = None
 
     @property
+    def resumes(self) -> bool:
+        """Whether it may go on from its checkpoints."""
+        return self.spot or self.checkpoints
+
+    @property
     def processes(self) -> int | None:
         """The number of processes on all machines; None where that is not known."""
         if self.hosts is None or self.processes_per_host is None:

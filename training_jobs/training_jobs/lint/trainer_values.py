@@ -57,7 +57,7 @@ def refused_values(
     takes = arguments_of(name, versions) or {}
     if not {"bf16", "fp16", "save_strategy"} <= {*takes}:
         return
-    if ends_at("half-precision", versions) and _is_true(given.get("fp16")) and _is_true(given.get("bf16")):
+    if ends_at("half-precision", versions) and is_true(given.get("fp16")) and is_true(given.get("bf16")):
         yield RefusedValue("fp16", "be left out beside bf16", "False", f"{given['fp16']!r} with bf16={given['bf16']!r}")
     defaults = {name: default for name, default in (_EVALUATES | _SAVES).items() if name in takes}
     yield from _of_strategies({**defaults, **given}, versions)
@@ -76,7 +76,7 @@ def _of_strategies(given: Mapping[str, object], versions: Versions) -> Iterator[
         rule = f"be another, or {argument} 'steps' or 'epoch', since it reads what evaluations find"
         yield RefusedValue("lr_scheduler_type", rule, "'linear'", f"'reduce_lr_on_plateau' with {argument}='no'")
     differ = isinstance(saves, str) and saves not in ("best", evaluates)
-    if differ and _is_true(given.get("load_best_model_at_end")) and ends_at("best-model", versions):
+    if differ and is_true(given.get("load_best_model_at_end")) and ends_at("best-model", versions):
         rule = f"be False where {argument} and save_strategy differ"
         got = f"{given['load_best_model_at_end']!r} with {argument}={evaluates!r} and save_strategy={saves!r}"
         yield RefusedValue("load_best_model_at_end", rule, f"save_strategy={evaluates!r}", got)
@@ -86,19 +86,24 @@ def _of_device(
     given: Mapping[str, object], versions: Versions, device: Device, *, unset: bool
 ) -> Iterator[RefusedValue]:
     on_cpu = [given.get(name) for name in ("use_cpu", "no_cuda")]
-    half = "bf16" if unset else next((name for name in ("bf16", "bf16_full_eval") if _is_true(given.get(name))), "")
+    half = "bf16" if unset else next((name for name in ("bf16", "bf16_full_eval") if is_true(given.get(name))), "")
     if device == "cpu" and half and ends_at("bf16-on-cpu", versions) and not any(map(_may_be_true, on_cpu)):
         value = "None, by which trl computes in bf16," if unset else repr(given[half])
         rule = "be False, or with use_cpu=True, on machines without a GPU"
         yield RefusedValue(half, rule, "False", f"{value} on machines without accelerators")
-    if device and ends_at("tf32", versions) and _is_true(given.get("tf32")):
+    if device and ends_at("tf32", versions) and is_true(given.get("tf32")):
         got = f"{given['tf32']!r} on {'machines without accelerators' if device == 'cpu' else 'an older GPU'}"
         yield RefusedValue("tf32", "be for a GPU of NVIDIA's Ampere or later", "False, or 'ml.g5.xlarge'", got)
 
 
-def _is_true(value: object) -> bool:
+def is_true(value: object) -> bool:
+    """Return whether a value, or its text, is true to transformers' parser.
+
+    Args:
+        value: The value.
+    """
     return value is True or (isinstance(value, str) and value.lower() in TRUE)
 
 
 def _may_be_true(value: object) -> bool:
-    return value is ... or _is_true(value)
+    return value is ... or is_true(value)
