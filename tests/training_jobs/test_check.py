@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+import importlib.util
 import json
 import os
 from collections.abc import Callable
@@ -37,6 +39,7 @@ from training_jobs.cli.main import app
 from training_jobs.client.errors import TrainingError
 from training_jobs.lint import lint_folder
 from training_jobs.lint.resume import RESUME
+from training_jobs.training_code import SCRIPTS
 
 PAGE = Path(__file__).parents[2] / "docs" / "lint.md"
 TRAINING_CODE = Path(__file__).parents[2] / "training_code"
@@ -229,6 +232,33 @@ def test_a_folder_that_is_too_large_is_refused_without_its_virtual_environment(
         TrainingError, match=r"must have at most 2 GiB, since it is copied for each run, got 0.0 GiB in"
     ):
         check_script(script, lambda _: None)
+
+
+@pytest.mark.parametrize(
+    ("installed", "texts", "found"),
+    [
+        ("torch keras", ["import torch\n"], ["trace_torch"]),
+        ("torch keras", ["import json\n"], ["trace_torch"]),
+        ("torch keras", ["import keras\n"], ["trace_keras"]),
+        ("torch keras", ["    from tensorflow import keras\n"], ["trace_keras"]),
+        (
+            "torch keras",
+            ["from transformers import Trainer\n", "import tensorflow as tf\n"],
+            ["trace_keras", "trace_torch"],
+        ),
+        ("torch", ["import keras\n"], ["trace_torch"]),
+        ("keras", ["import keras\nimport torch\n"], ["trace_keras"]),
+    ],
+)
+def test_a_script_is_traced_by_the_frameworks_that_it_and_those_beside_it_import(
+    installed: str, texts: list[str], found: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number, text in enumerate(texts):
+        (tmp_path / f"{number}.py").write_text(text)
+    monkeypatch.syspath_prepend(SCRIPTS)
+    traced = importlib.import_module("trace_steps").traced
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: name if name in installed.split() else None)
+    assert traced(tmp_path / "0.py") == found
 
 
 def step(value: int, *, saved: bool = False, state: str = "", rate: float = 0.1, batch: str = "", **more: Any) -> Step:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from training_jobs.check.trace import Result, Trace
+from training_jobs.check.trace import Result, Step, Trace
 
 _SHOWN = 3  # names of parameters in a line
 
@@ -55,13 +55,18 @@ def compare(whole: Trace, first: Trace, second: Trace) -> list[Result]:
     if not second.steps:
         return [Result("steps", "wrong", f"none is made after the interruption, {len(whole.steps) - saved} are left")]
     from_step, result = _parameters(first, second, saved)
-    results = [result]
-    if from_step is not None and from_step != 0:
-        results += [_optimizer(first, second, from_step), _groups(whole, second, from_step)]
-    results.append(_count(whole, second, from_step, saved))
-    if from_step:
-        results += [_batches(whole, first, second, from_step), _end(whole, second, from_step)]
-    return results
+    count = _count(whole, second, from_step, saved)
+    if not from_step:
+        return [result, count]
+    following = next(iter(whole.steps[from_step:]), None)
+    return [
+        result,
+        _optimizer(first, second, from_step),
+        _groups(whole, second, from_step),
+        count,
+        _batches(following, first.steps[:from_step], second),
+        _end(whole, following, second),
+    ]
 
 
 def _parameters(first: Trace, second: Trace, saved: int) -> tuple[int | None, Result]:
@@ -69,30 +74,32 @@ def _parameters(first: Trace, second: Trace, saved: int) -> tuple[int | None, Re
     begin = second.steps[0]
     names = second.optimizers[begin.optimizer][1]
     candidates = [at for at, step in enumerate(first.steps) if step.optimizer == begin.optimizer]
-    for rounding in ("", "bfloat16", "float16"):
-        equal = {at: _equal(first.steps[at].parameters[rounding], begin.parameters[rounding]) for at in candidates}
-        best = _likeliest([at for at in candidates if all(equal[at])], first)
-        if best is not None:
-            break
-    else:
-        known = {at: sum(_equal(first.steps[at].parameters[""], begin.parameters[""])) for at in candidates}
-        best = max(candidates, key=lambda at: (known[at], at), default=None)
-        others = [] if best is None else _equal(first.steps[best].parameters[""], begin.parameters[""])
-        if best and sum(others) * 2 >= len(others):
-            wrong = [name for name, same in zip(names, others, strict=False) if not same]
-            return best, Result("parameters", "wrong", f"those after step {best}, but for {_some(wrong)}")
-        return None, Result(
-            "parameters", "wrong", f"those of no step before: the checkpoint of step {saved} is not loaded"
+    for rounding in begin.parameters:
+        equal = (
+            at for at in candidates if all(_equal(first.steps[at].parameters[rounding], begin.parameters[rounding]))
         )
-    if best == 0:
-        return 0, Result("parameters", "wrong", f"those at the begin: the checkpoint of step {saved} is not loaded")
+        if (best := _likeliest([*equal], first)) is not None:
+            return best, _loaded(first, best, saved, rounding)
+    known = {at: _equal(first.steps[at].parameters[""], begin.parameters[""]) for at in candidates}
+    best = max(candidates, key=lambda at: (sum(known[at]), at), default=0)
+    if best and sum(known[best]) * 2 >= len(known[best]):
+        wrong = [name for name, same in zip(names, known[best], strict=False) if not same]
+        return best, Result("parameters", "wrong", f"those after step {best}, but for {_some(wrong)}")
+    why = f"those of no step before: the checkpoint of step {saved} is not loaded"
+    return None, Result("parameters", "wrong", why)
+
+
+def _loaded(first: Trace, step: int, saved: int, rounding: str) -> Result:
+    """Whether the parameters after a step are those that were saved last."""
+    if step == 0:
+        return Result("parameters", "wrong", f"those at the begin: the checkpoint of step {saved} is not loaded")
     if rounding:
-        return best, Result("parameters", "wrong", f"those after step {best}, rounded to {rounding}")
+        return Result("parameters", "wrong", f"those after step {step}, rounded to {rounding}")
     begun = [begin for begin, _ in first.checkpoints]
     # What is written beside the steps is seen after later ones than that which it has.
-    if len([begin for begin in begun if begin > best]) > (best not in begun):
-        return best, Result("parameters", "wrong", f"those after step {best}, though step {saved} was saved after it")
-    return best, Result("parameters", "ok", f"those after step {best}, the last that was saved")
+    if len([begin for begin in begun if begin > step]) > (step not in begun):
+        return Result("parameters", "wrong", f"those after step {step}, though step {saved} was saved after it")
+    return Result("parameters", "ok", f"those after step {step}, the last that was saved")
 
 
 def _likeliest(steps: Sequence[int], first: Trace) -> int | None:
@@ -158,26 +165,26 @@ def _count(whole: Trace, second: Trace, from_step: int | None, saved: int) -> Re
     )
 
 
-def _batches(whole: Trace, first: Trace, second: Trace, from_step: int) -> Result:
+def _batches(following: Step | None, before: Sequence[Step], second: Trace) -> Result:
     """Whether the samples go on; many scripts have them begin again, which repeats some and leaves out others."""
     found = second.steps[0].batch
     if not found:
         return Result("samples", "unknown", "no DataLoader of PyTorch gives them")
-    if from_step < len(whole.steps) and found == whole.steps[from_step].batch:
+    if following is not None and found == following.batch:
         return Result("samples", "ok", "the batch that would have been next")
-    seen = next((at for at, step in enumerate(first.steps[:from_step]) if step.batch == found), None)
+    seen = next((at for at, step in enumerate(before) if step.batch == found), None)
     if seen is not None:
         return Result("samples", "unknown", f"the batch of step {seen + 1} again, as at the begin of an epoch")
     return Result("samples", "unknown", "another batch than without the interruption, in an order of its own")
 
 
-def _end(whole: Trace, second: Trace, from_step: int) -> Result:
+def _end(whole: Trace, following: Step | None, second: Trace) -> Result:
     if second.last is None or whole.last is None:
         return Result("model", "unknown", "the script did not end by itself")
     if second.last == whole.last:
         return Result("model", "ok", "the same at the end, bit for bit")
-    expected, found = (step.gradient for step in (whole.steps[min(from_step, len(whole.steps) - 1)], second.steps[0]))
-    if found and found == expected:
+    found = second.steps[0].gradient
+    if found and following is not None and found == following.gradient:
         return Result("model", "unknown", "another at the end, from the same first gradient")
     if found:
         return Result("model", "unknown", "another at the end, from other gradients: other samples or random numbers")

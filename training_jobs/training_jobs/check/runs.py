@@ -169,11 +169,11 @@ class _Runs:
     def new_machine(self, *, keep: bool) -> None:
         """Empty the folder of checkpoints, and download what it had; files are as old as their download."""
         kept = self._work / "checkpoints"
-        shutil.rmtree(kept, ignore_errors=True)
         self._script.checkpoints.mkdir(exist_ok=True)  # which Keras's BackupAndRestore removes at its end
-        shutil.copytree(self._script.checkpoints, kept)
+        if keep:
+            shutil.copytree(self._script.checkpoints, kept)
         _empty(self._script.checkpoints)
-        for path in sorted(kept.rglob("*")) if keep else ():
+        for path in sorted(kept.rglob("*")):
             if path.is_file():
                 place = self._script.checkpoints / path.relative_to(kept)
                 place.parent.mkdir(parents=True, exist_ok=True)
@@ -212,7 +212,8 @@ class _Runs:
             for rank in range(self._script.processes)
             if (file := place / "trace" / f"rank-{rank}.jsonl").is_file()
         ]
-        ended = end_after is not None and all(len(trace.steps) == end_after for trace in traces)
+        # Of several processes one may end in the step that another, which is ended first, leaves without it.
+        ended = end_after is not None and any(len(trace.steps) == end_after for trace in traces)
         if (code and not ended) or len(traces) < self._script.processes:
             raise TrainingError(f"the script ends with exit code {code}:\n{_why(place / 'log')}")
         return traces

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import shutil
-import sys
-import textwrap
 import time
 from dataclasses import asdict
 from pathlib import Path
@@ -15,9 +12,7 @@ import typer
 
 from training_jobs.cli.context import AsJson
 from training_jobs.cli.errors import JOB_FAILED
-from training_jobs.cli.output import duration, print_json
-
-SETTINGS = {"allow_extra_args": True, "ignore_unknown_options": True, "allow_interspersed_args": False}
+from training_jobs.cli.output import duration, print_indented, print_json
 
 
 def check(
@@ -58,15 +53,6 @@ def check(
         if found.interrupted is not None:
             typer.echo(f"interrupted after step {found.interrupted}, and begun again:")
         for one in found.results:
-            typer.echo(_wrapped(f"  {one.subject:<12}{one.verdict:<9}", one.text))
+            print_indented(f"  {one.subject:<12}{one.verdict:<9}", one.text)
     if any(one.verdict == "wrong" for one in found.results):
         raise typer.Exit(JOB_FAILED)
-
-
-def _wrapped(begin: str, text: str) -> str:
-    """Lines of a text behind what begins the first, as long as those of a terminal; a pipe gets the text's own."""
-    if not sys.stdout.isatty():
-        return begin + text
-    width = max(shutil.get_terminal_size().columns, len(begin) + 20)
-    lines = [part for line in text.splitlines() for part in textwrap.wrap(line, width - len(begin)) or [""]]
-    return "\n".join((begin if at == 0 else " " * len(begin)) + line for at, line in enumerate(lines))

@@ -23,6 +23,8 @@ _CHOSEN = ("AWS_ACCESS_KEY_ID", "AWS_PROFILE", "AWS_DEFAULT_PROFILE", "AWS_ENDPO
 LOCAL_STATE = Path(".local-account")
 _MOST_COMPLETED = 100
 
+# Of a command that starts a script: what follows the script is its own.
+SCRIPT_SETTINGS = {"allow_extra_args": True, "ignore_unknown_options": True, "allow_interspersed_args": False}
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 

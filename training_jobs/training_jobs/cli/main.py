@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from training_jobs.cli import adopt, check, fits, init, lint, local, measure, show, start, stop, watch
-from training_jobs.cli.context import Options
+from training_jobs.cli.context import SCRIPT_SETTINGS, Options
 from training_jobs.cli.diagnose import diagnose
 from training_jobs.cli.doctor import doctor
 from training_jobs.cli.errors import INTERRUPTED, REFUSED, USAGE, one_line
@@ -42,12 +42,12 @@ app.command("download", short_help="Download the model, or the checkpoints.")(st
 app.command("cost", short_help="Print machines' time so far and at most, and dollars.")(show.cost)
 app.command("dry-run", short_help="Print the request that the next start sends.")(start.dry_run)
 app.command(
-    "measure", short_help="Measure steps and batches of a script on this machine.", context_settings=measure.SETTINGS
+    "measure", short_help="Measure steps and batches of a script on this machine.", context_settings=SCRIPT_SETTINGS
 )(measure.measure)
 app.command(
     "check",
     short_help="Run a script here, interrupt it, and compare what it does.",
-    context_settings=check.SETTINGS,
+    context_settings=SCRIPT_SETTINGS,
 )(check.check)
 app.command("plan", short_help="Predict time and cost of configurations of machines.")(plan)
 app.command("ssh", short_help="Open a shell on a host of a running job.")(ssh)

@@ -10,8 +10,6 @@ from typing import Annotated
 
 import typer
 
-SETTINGS = {"allow_extra_args": True, "ignore_unknown_options": True, "allow_interspersed_args": False}
-
 
 def measure(
     context: typer.Context,

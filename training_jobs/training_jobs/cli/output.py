@@ -6,6 +6,7 @@ import json
 import math
 import shutil
 import sys
+import textwrap
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 from typing import Any
@@ -39,7 +40,7 @@ def print_table(
         leave_out: The headings of the columns that are left out first, in this order.
     """
     columns = list(zip(headings, *rows, strict=True))
-    room = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+    room = _room()
     missing = []
     for heading in leave_out:
         if room is not None and _width(columns) > room:
@@ -52,6 +53,27 @@ def print_table(
         typer.echo(_GAP.join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip())
     if missing:
         typer.echo(f"left out for {room} columns: {', '.join(missing)}; a wider terminal, a pipe and --json have them")
+
+
+def print_indented(begin: str, text: str) -> None:
+    """Print a text behind what begins its first line, wrapped where a terminal is too narrow; a pipe gets the lines as they are.
+
+    Args:
+        begin: What stands before the first line, and is blank before the others.
+        text: The text.
+    """
+    room = _room()
+    if room is None:
+        typer.echo(begin + text)
+        return
+    width = max(room - len(begin), _LEAST_WIDTH)
+    lines = [part for line in text.splitlines() for part in textwrap.wrap(line, width) or [""]]
+    typer.echo(begin + f"\n{' ' * len(begin)}".join(lines))
+
+
+def _room() -> int | None:
+    """The columns of the terminal; None for a pipe or a file."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
 
 def _width(columns: Sequence[Sequence[str]]) -> int:

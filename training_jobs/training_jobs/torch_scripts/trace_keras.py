@@ -9,31 +9,29 @@ import keras
 import numpy as np
 from trace_steps import Steps, digest
 
-ROUNDED = {"": None, "bfloat16": None, "float16": np.float16}
+ROUNDED = {"": None, "float16": np.float16}
 
 
 class Batches(keras.callbacks.Callback):  # type: ignore[misc]
     """Tells of each step; of several that are one execution as of one."""
 
-    def __init__(self, steps: Steps, models: list[Any]) -> None:
+    def __init__(self, steps: Steps) -> None:
         super().__init__()
-        self.steps, self.models = steps, models
+        self.steps = steps
 
     def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
         """What a step begins with."""
-        if not any(one is self.model for one in self.models):
-            self.models.append(self.model)
-            names = [getattr(one, "path", one.name) for one in self.model.trainable_weights]
-            kind = type(self.model.optimizer).__name__
-            self.steps.write({"optimizer": len(self.models) - 1, "kind": kind, "names": names})
-        weights = self.model.trainable_weights
+        model, weights = self.model, self.model.trainable_weights
+        if (number := self.steps.number(model)) is None:
+            names = [getattr(one, "path", one.name) for one in weights]
+            number = self.steps.add(model, model.optimizer, names, lambda: digests(model.trainable_weights))
         self.steps.begins(
             {
-                "optimizer": next(at for at, one in enumerate(self.models) if one is self.model),
+                "optimizer": number,
                 "parameters": {name: digests(weights, kind) for name, kind in ROUNDED.items()},
-                "state": [state_of(self.model.optimizer)] * len(weights),
+                "state": [state_of(model.optimizer)] * len(weights),
                 "gradient": "",
-                "groups": [{"lr": float(array(self.model.optimizer.learning_rate))}],
+                "groups": [{"lr": float(array(model.optimizer.learning_rate))}],
                 "batch": "",
             }
         )
@@ -45,18 +43,16 @@ class Batches(keras.callbacks.Callback):  # type: ignore[misc]
 
 def watch(steps: Steps) -> None:
     """Have each ``fit`` tell of its steps."""
-    models: list[Any] = []
     original = keras.Model.fit
-    steps.parameters = lambda: [digests(model.trainable_weights, None) for model in models]
 
     def fit(self: Any, *arguments: Any, callbacks: Any = None, **more: Any) -> Any:
         given = list(callbacks) if isinstance(callbacks, list | tuple) else [] if callbacks is None else [callbacks]
-        return original(self, *arguments, callbacks=[*given, Batches(steps, models)], **more)
+        return original(self, *arguments, callbacks=[*given, Batches(steps)], **more)
 
     keras.Model.fit = fit
 
 
-def digests(weights: list[Any], rounded: Any) -> list[str]:
+def digests(weights: list[Any], rounded: Any = None) -> list[str]:
     """A digest of each weight."""
     return [digest(_bytes(one, rounded)) for one in weights]
 

@@ -26,6 +26,9 @@ from pathlib import Path
 from typing import Any, TextIO
 
 _OF_KERAS = re.compile(r"^\s*(?:import|from)\s+(?:tensorflow|keras|tf_keras)\b", re.MULTILINE)
+_OF_TORCH = re.compile(
+    r"^\s*(?:import|from)\s+(?:\w*torch\w*|\w*lightning|transformers|accelerate|trl)\b", re.MULTILINE
+)
 
 
 @dataclass
@@ -37,12 +40,23 @@ class Steps:
     end_after: int | None
     made: int = 0
     files: dict[str, tuple[int, int]] = field(default_factory=dict)
-    # What the optimizers' parameters are at the end.
-    parameters: Callable[[], list[list[str]]] = list
+    # What makes steps, and what its parameters are at the end.
+    known: list[tuple[object, Callable[[], list[str]]]] = field(default_factory=list)
 
     def write(self, line: Mapping[str, Any]) -> None:
         """Write a line."""
         print(json.dumps(line), file=self.file, flush=True)
+
+    def number(self, one: object) -> int | None:
+        """The number of an optimizer or a model that has made a step; None for its first."""
+        return next((at for at, (other, _) in enumerate(self.known) if other is one), None)
+
+    def add(self, one: object, optimizer: object, names: list[str], parameters: Callable[[], list[str]]) -> int:
+        """Write which optimizer makes its first step, of which parameters, and return its number."""
+        self.known.append((one, parameters))
+        number = len(self.known) - 1
+        self.write({"optimizer": number, "kind": type(optimizer).__name__, "names": names})
+        return number
 
     def begins(self, step: Mapping[str, Any]) -> None:
         """Write what a step begins with."""
@@ -57,7 +71,7 @@ class Steps:
 
     def ended(self) -> None:
         """Write what the script leaves when it ends by itself."""
-        self.write({"ended": self.made, "saved": self.has_saved(), "parameters": self.parameters()})
+        self.write({"ended": self.made, "saved": self.has_saved(), "parameters": [last() for _, last in self.known]})
 
     def has_saved(self) -> bool:
         """Whether a file of the checkpoints is new or has changed since the last time."""
@@ -84,10 +98,12 @@ def digest(parts: Iterable[bytes]) -> str:
     return hashlib.blake2b(b"".join(whole), digest_size=8).hexdigest() if whole else ""
 
 
-def uses_keras(script: Path) -> bool:
-    """Whether a script, or one beside it, imports TensorFlow or Keras, and this Python has Keras."""
-    texts = (path.read_text(errors="replace") for path in sorted(script.resolve().parent.rglob("*.py")))
-    return importlib.util.find_spec("keras") is not None and any(map(_OF_KERAS.search, texts))
+def traced(script: Path) -> list[str]:
+    """The modules that trace a script: Keras's where it, or one beside it, imports that, and torch's unless none does."""
+    texts = [path.read_text(errors="replace") for path in sorted(script.resolve().parent.rglob("*.py"))]
+    keras = importlib.util.find_spec("keras") is not None and any(map(_OF_KERAS.search, texts))
+    torch = importlib.util.find_spec("torch") is not None and (not keras or any(map(_OF_TORCH.search, texts)))
+    return ["trace_keras"] * keras + ["trace_torch"] * torch
 
 
 def main() -> None:
@@ -101,7 +117,8 @@ def main() -> None:
     with (options.to / f"rank-{os.environ.get('RANK', '0')}.jsonl").open("w") as file:
         steps = Steps(file, options.checkpoints, options.end_after)
         steps.has_saved()
-        importlib.import_module("trace_keras" if uses_keras(options.script) else "trace_torch").watch(steps)
+        for module in traced(options.script):
+            importlib.import_module(module).watch(steps)
         sys.argv = [str(options.script), *options.arguments]
         sys.path[0] = str(options.script.resolve().parent)
         try:

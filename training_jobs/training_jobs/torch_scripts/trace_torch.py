@@ -22,10 +22,9 @@ ROUNDED = {"": None, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
 @dataclass
 class Optimizers:
-    """The optimizers of this process, in the order of their first steps."""
+    """What is known when an optimizer of this process makes a step."""
 
     steps: Steps
-    known: list[torch.optim.Optimizer] = field(default_factory=list)
     is_own: bool = True  # whether the step that is made is the script's
     batch: str = ""
     rows: list[str] = field(default_factory=list)
@@ -36,12 +35,10 @@ class Optimizers:
         self.is_own = not of_checkpoint()
         if not self.is_own:
             return
-        if not any(one is optimizer for one in self.known):
-            self.known.append(optimizer)
+        if (number := self.steps.number(optimizer)) is None:
             self.sharded = shards()
-            kind, names = type(optimizer).__name__, names_of(optimizer)
-            self.steps.write({"optimizer": len(self.known) - 1, "kind": kind, "names": names})
-        self.steps.begins({"batch": self.batch, "rows": self.rows, **self.described(optimizer)})
+            number = self.steps.add(optimizer, optimizer, names_of(optimizer), lambda: digests(optimizer))
+        self.steps.begins({"optimizer": number, "batch": self.batch, "rows": self.rows, **self.described(optimizer)})
 
     def after(self, *_: object) -> None:
         """What follows a step."""
@@ -61,23 +58,17 @@ class Optimizers:
             for group in optimizer.param_groups
         ]
         return {
-            "optimizer": next(at for at, one in enumerate(self.known) if one is optimizer),
-            "parameters": {name: [digest(bytes_in(one, kind)) for one in parameters] for name, kind in ROUNDED.items()},
+            "parameters": {name: digests(optimizer, kind) for name, kind in ROUNDED.items()},
             "state": [digest(bytes_in(state[id(one)])) if state.get(id(one)) else "" for one in parameters],
             "gradient": digest(bytes_in([one.grad for one in parameters])),
             "groups": groups,
             "sharded": self.sharded or any(map(is_shard, parameters)),
         }
 
-    def parameters(self) -> list[list[str]]:
-        """Digests of the parameters of each."""
-        return [[digest(bytes_in(one)) for one in parameters_of(optimizer)] for optimizer in self.known]
-
 
 def watch(steps: Steps) -> None:
     """Have each optimizer tell of its steps, and each DataLoader of its batches."""
     optimizers = Optimizers(steps)
-    steps.parameters = optimizers.parameters
     register_optimizer_step_pre_hook(optimizers.before)
     register_optimizer_step_post_hook(optimizers.after)
     original = dataloader._BaseDataLoaderIter.__next__
@@ -135,6 +126,11 @@ def parameters_of(optimizer: torch.optim.Optimizer) -> Iterator[torch.Tensor]:
     """The parameters of all groups."""
     for group in optimizer.param_groups:
         yield from group["params"]
+
+
+def digests(optimizer: torch.optim.Optimizer, rounded: torch.dtype | None = None) -> list[str]:
+    """A digest of each of its parameters."""
+    return [digest(bytes_in(one, rounded)) for one in parameters_of(optimizer)]
 
 
 def names_of(optimizer: torch.optim.Optimizer) -> list[str]:
