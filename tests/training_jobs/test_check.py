@@ -166,7 +166,8 @@ OF_RANK_0 = '        if dist.get_rank() == 0:\n            optimizer.load_state_
 def test_a_script_is_run_whole_and_interrupted_by_the_command(tmp_path: Path) -> None:
     right, wrong = PLANTS["no scheduler"].scripts()
     assert right != wrong
-    (tmp_path / "train.py").write_text(wrong)
+    own = ("folder, epochs =", "assert Path(__file__).is_absolute()\nfolder, epochs =")
+    (tmp_path / "train.py").write_text(changed(wrong, own))
     command = [
         "check",
         "--checkpoints",
@@ -535,6 +536,18 @@ GOES_ON: dict[str, str] = {
             "        keep(last)\n",
         ),
         ("def main():\n", 'def keep(last):\n    torch.save(last, folder / "last.pt")\n\n\ndef main():\n'),
+    ),
+    "saved by a function that a function of the loop calls": changed(
+        BY_HAND,
+        (
+            '        torch.save(last, folder / "new.pt")\n        os.replace(folder / "new.pt", folder / "last.pt")\n',
+            "        keep(last)\n",
+        ),
+        (
+            "def main():\n",
+            "def keep(last):\n    write(last)\n\n\ndef write(last):\n"
+            '    torch.save(last, folder / "last.pt")\n\n\ndef main():\n',
+        ),
     ),
     "numbers that are padded": changed(
         changed(BY_HAND, *NUMBERED),

@@ -31,6 +31,7 @@ def check(
 
     The script is not changed. It runs three times on this machine: to its end, until after one of its checkpoints, where SIGKILL
     ends it, and from there with nothing but the checkpoints. With --processes its processes are compared too.
+    It is run from a copy of its folder: data elsewhere are found by absolute paths, or by variables such as SM_CHANNEL_TRAINING.
     """
     from training_jobs.check.runs import Script, check_script
 

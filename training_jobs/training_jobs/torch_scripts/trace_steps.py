@@ -122,7 +122,7 @@ def main() -> None:
         sys.argv = [str(options.script), *options.arguments]
         sys.path[0] = str(options.script.resolve().parent)
         try:
-            runpy.run_path(str(options.script), run_name="__main__")
+            runpy.run_path(str(options.script.resolve()), run_name="__main__")  # as Python's own __file__ is
         except SystemExit as ended:
             if ended.code not in (None, 0):
                 raise
