@@ -46,12 +46,12 @@ demo: $(VENV)/.runs node_modules/.installed
 test: setup
 	$(MAKE) --no-print-directory --jobs 2 check suite
 
-# A file's tests share an account, so that they stay in one process, and wait for its jobs: four processes keep two cores busy. Files
+# A file's tests share an account, so that they stay in one process, and wait for its jobs: three processes keep two cores busy. Files
 # begin in the order of tests/conftest.py. Their programs write no bytecode, so that no file comes or goes in a folder that a test
 # copies, and would otherwise compile the library anew each time.
 suite: setup $(VENV)/.rewritten
 	python -m compileall -q constructs local_account training_code training_jobs
-	python -m pytest --numprocesses 4 --dist loadfile --no-loadscope-reorder -m "not soak"
+	python -m pytest --numprocesses 3 --dist loadfile --no-loadscope-reorder -m "not soak"
 
 # The tests' bytecode, whose assertions pytest rewrites: each of its processes would do so.
 $(VENV)/.rewritten: $(wildcard tests/*/*.py) $(VENV)/.installed node_modules/.installed

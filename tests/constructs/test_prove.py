@@ -137,6 +137,7 @@ def facts(proof: Proof, name: str) -> set[str]:
     return {step.fact for step in found.story} - {""}
 
 
+@pytest.mark.soak
 def test_an_embedded_workflow_with_a_name_is_started_again_where_the_answer_was_lost() -> None:
     stack = UserStack()
     stack.machine_of(
@@ -147,6 +148,7 @@ def test_an_embedded_workflow_with_a_name_is_started_again_where_the_answer_was_
     assert facts(outer, "one-failed-call") == {"lost answer", "job ends", "sync waits"}
 
 
+@pytest.mark.soak
 def test_an_embedded_workflow_ends_by_a_start_whose_answer_is_lost_and_may_outlive_its_machine() -> None:
     found = proofs(embedded())
     [outer] = [one for name, one in found.items() if name.startswith("Machine")]
@@ -193,6 +195,7 @@ def test_two_faults_break_no_property_of_a_pipeline() -> None:
     assert (broken(found), found.complete) == (set(), True)
 
 
+@pytest.mark.soak
 def test_a_pipeline_starts_no_workflow_twice_and_no_failed_call_ends_it() -> None:
     stack = UserStack()
     TrainingPipeline(stack, "Pipeline", steps=[stack.workflow()])

@@ -123,7 +123,7 @@ UPDATES: dict[str, tuple[Callable[[], UserStack], Callable[[], UserStack]]] = {
 
 
 # Those that every change waits for have two forms of the guard, of the integration and of the name.
-OFTEN = ("another id", "polls, no more .sync", "into a queue", "out of a queue that goes", "a guard for a task")
+OFTEN = ("another id", "out of a queue that goes", "a guard for a task")
 
 
 @pytest.mark.parametrize("name", [pytest.param(name, marks=() if name in OFTEN else SOAK) for name in UPDATES])
@@ -134,6 +134,7 @@ def test_an_update_leaves_stops_and_doubles_no_job_of_an_execution_that_runs(nam
     assert broken(proof) == known
 
 
+@pytest.mark.soak
 def test_a_lost_event_after_an_update_of_a_prefix_of_ones_own_to_another_leaves_a_job() -> None:
     before, after = (of_workflow(job_name_prefix=name).template() for name in ("One", "Other"))
     [proof] = prove(after, update_from=before, most_states=20_000)

@@ -201,6 +201,7 @@ def test_a_job_on_demand_is_not_interrupted(deployed: Deployed, machines: dict[s
     assert job["TrainingTimeInSeconds"] == job["BillableTimeInSeconds"]
 
 
+@pytest.mark.soak
 def test_a_spot_job_that_finds_no_machines_in_time_stops(deployed: Deployed, machine: Any, broken: Any) -> None:
     broken(Interruption("step 2 ", away=600))
     ended, [job] = executed(deployed, machine("Short"))

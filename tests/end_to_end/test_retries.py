@@ -321,6 +321,7 @@ def test_what_is_left_of_a_budget_is_returned_with_the_result(managed: Drill) ->
     assert json.loads(ended["output"])["Budget"]["SecondsLeft"] == 6 * AN_HOUR - job["BillableTimeInSeconds"]
 
 
+@pytest.mark.soak
 def test_a_quota_that_is_full_for_20_minutes_delays_one_job(drill: Drill) -> None:
     fault = broken(drill, Quota(TYPE, 1, 1, times=None))
     began = drill.clock.ahead
@@ -337,6 +338,7 @@ def test_a_quota_that_is_full_for_20_minutes_delays_one_job(drill: Drill) -> Non
     assert drill.clock.ahead - began >= 20 * A_MINUTE
 
 
+@pytest.mark.soak
 def test_a_quota_that_is_smaller_than_the_job_is_not_waited_for(drill: Drill) -> None:
     broken(drill, Quota(TYPE, 0, times=None))
     ended = drill.run()

@@ -113,6 +113,7 @@ def test_a_call_that_is_throttled_is_made_again(watched: Watched) -> None:
     assert watched.jobs.statuses([job]) == ["Stopped"]
 
 
+@pytest.mark.soak
 def test_an_execution_of_the_stopper_that_was_throttled_for_too_long_fails(
     watched: Watched, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -102,6 +102,7 @@ def test_the_saved_model_has_the_names_of_the_plain_one(compiled: Ended, compile
     assert "blocks.0.attended.weight" in saved, compiled.output
 
 
+@pytest.mark.soak
 def test_the_demo_judges_the_saved_model_by_text_that_it_has_not_seen(compiled: Ended, compiled_folder: Path) -> None:
     # In a process of its own, since it imports the script's modules by their names.
     judge = "import demo, pathlib, sys; print(demo.judged_compiled(pathlib.Path(sys.argv[1]))[0])"

@@ -190,6 +190,7 @@ def test_what_a_collate_fn_returns_arrives_as_what_it_was(serve: Serve) -> None:
     assert all(batch["eye"].is_sparse for batch in batches)
 
 
+@pytest.mark.soak
 def test_a_streamed_hugging_face_dataset_continues_from_its_own_state(serve: Serve) -> None:
     import datasets
 

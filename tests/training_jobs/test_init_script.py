@@ -150,6 +150,7 @@ def test_what_always_is_imported_and_not_in_awss_container_is_required(tmp_path:
     assert found.requirements == ("pillow", "psutil", "pyyaml", "scikit-learn", "tqdm")
 
 
+@pytest.mark.soak
 def test_a_requirements_txt_that_is_there_is_kept(tmp_path: Path) -> None:
     path = script(tmp_path, "import lightning\n")
     (tmp_path / "requirements.txt").write_text("lightning==2.5\n")
@@ -263,6 +264,7 @@ def workflow(tmp_path_factory: pytest.TempPathFactory) -> Workflow:
     return found
 
 
+@pytest.mark.soak
 def test_an_execution_starts_without_what_has_a_default(workflow: Workflow) -> None:
     assert workflow.prepare({})[1] == {}
     [request] = workflow.planned_requests({"epochs": 9})

@@ -26,6 +26,7 @@ from typer.testing import CliRunner
 from training_jobs.cli.main import app
 from training_jobs.facts import packages
 from training_jobs.facts.packages import FUTURE, is_known, needs_in, releases_of, versions_in
+from training_jobs.lint import requirements
 from training_jobs.lint.requirements import Mistake, Target, absent_modules, requirement_mistakes
 from training_jobs.lint.resolution import Kind
 
@@ -218,7 +219,14 @@ def test_the_page_says_how_many_packages_are_known() -> None:
 def table(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, list[list[object]]]]:
     """A table of its own in place of the facts."""
     own: dict[str, list[list[object]]] = {}
-    kept = (releases_of, versions_in, needs_in, packages.needs_of_next, packages.what_comes_with)
+    kept = (
+        releases_of,
+        versions_in,
+        needs_in,
+        packages.needs_of_next,
+        packages.what_comes_with,
+        requirements._resolved,
+    )
     for function in kept:
         function.cache_clear()
     monkeypatch.setattr(packages, "_packages", lambda: own)
@@ -239,7 +247,7 @@ def test_what_is_needed_by_what_is_needed_is_told_at_the_line_that_brings_it(
     )
     assert mistakes(tmp_path, "first==1.0", python=10) == []
     table["third"] = [["2.0", ">=3.8", "any", []]]
-    releases_of.cache_clear(), versions_in.cache_clear()
+    releases_of.cache_clear(), versions_in.cache_clear(), requirements._resolved.cache_clear()
     (found,) = mistakes(tmp_path, "first==1.0")
     assert (found.kind, found.line) == (Kind.FAILS, 1)
 

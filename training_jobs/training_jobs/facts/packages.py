@@ -52,10 +52,13 @@ class Release(NamedTuple):
 
     def takes(self, python: int | None, *, builds: bool = True) -> bool:
         """Whether pip installs it with a minor version of Python 3, None for any, where it may build it or may not."""
-        return python is None or (
-            any(self.python.contains(f"3.{python}.{patch}") for patch in _PATCHES)
-            and ((self.source and builds) or self.has_wheel(python))
-        )
+        return python is None or (_runs(self.python, python) and ((self.source and builds) or self.has_wheel(python)))
+
+
+@cache
+def _runs(needed: SpecifierSet, python: int) -> bool:
+    """Whether some patch of a minor version of Python 3 is one that is needed."""
+    return any(needed.contains(f"3.{python}.{patch}") for patch in _PATCHES)
 
 
 def is_known(name: str) -> bool:

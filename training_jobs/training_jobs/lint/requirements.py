@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
+from functools import lru_cache
 from pathlib import Path
 
 from packaging.requirements import InvalidRequirement, Requirement
@@ -55,7 +55,18 @@ def requirement_mistakes(folder: Path, target: Target, file: str = "requirements
             required.append((line, found))
     if not target.indexes and not any(map(_ELSEWHERE.match, texts)):
         builds = target.builds and not any(map(_ONLY_BINARY.match, texts))
-        yield from Resolution(required, replace(target, builds=builds)).mistakes()
+        yield from _resolved(tuple(required), tuple(sorted(target.versions.items())), target.python, builds)
+
+
+@lru_cache(maxsize=64)
+def _resolved(
+    required: tuple[tuple[Line, Requirement], ...],
+    versions: tuple[tuple[str, str], ...],
+    python: int | None,
+    builds: bool,
+) -> tuple[Mistake, ...]:
+    """The mistakes of requirements together, which a synthesis asks for twice: what it refuses, and what it warns of."""
+    return tuple(Resolution(required, Target(python, dict(versions), builds=builds)).mistakes())
 
 
 def absent_modules(folder: Path, file: str = "requirements.txt") -> frozenset[str]:
