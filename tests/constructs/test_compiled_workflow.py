@@ -17,6 +17,7 @@ from cdk_sagemaker_training import (
     PyTorchXla,
     Spot,
     Torchrun,
+    TrainingCode,
     TrainingCompiler,
     TrainingImage,
     TrainingWorkflow,
@@ -242,3 +243,44 @@ def test_an_image_is_known_by_what_its_dockerfile_is_built_from(dockerfile: str,
     assert image.base.startswith(f"pytorch-trcomp-training:{base}-gpu-py3")
     workflow = stack.workflow(job=ON_ONE_GPU, image=image)
     assert workflow.image is image
+
+
+# As AWS's sample mnist_mlp/train_torchrun.py, but for the optimizer's step.
+REPLICAS = """
+import torch
+import torch_xla.core.xla_model as xm
+from torch.utils.data import DataLoader, DistributedSampler
+
+torch.manual_seed(0)
+sampler = DistributedSampler(data, xm.xrt_world_size(), xm.get_ordinal())
+for epoch in range(4):
+    sampler.set_epoch(epoch)
+    for images, labels in DataLoader(data, sampler=sampler, drop_last=True):
+        optimizer.zero_grad()
+        loss(model(images), labels).backward()
+        optimizer.step()
+        xm.mark_step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("step", "warned"), [("optimizer.step()", ["script-xla-gradients"]), ("xm.optimizer_step(optimizer)", [])]
+)
+def test_a_script_whose_replicas_train_apart_on_trainium_is_warned_of(
+    tmp_path: Path, step: str, warned: list[str]
+) -> None:
+    (tmp_path / "train.py").write_text(REPLICAS.replace("optimizer.step()", step))
+    stack = Stack()
+    stack.neuron(code=TrainingCode(str(tmp_path), entry_point="train.py"))
+    assert [name for name in stack.warned() if name.startswith("script-")] == warned
+
+
+@pytest.mark.parametrize(("job", "warned"), [(ON_MANY, ["script-xla-gradients"]), (ON_ONE_GPU, [])])
+def test_replicas_of_the_training_compiler_are_those_of_the_machines_gpus(
+    tmp_path: Path, job: CompiledJob, warned: list[str]
+) -> None:
+    (tmp_path / "train.py").write_text(REPLICAS)
+    stack = Stack()
+    image = TrainingImage.from_training_compiler(stack, "Compiler", "pytorch", "1.13.1")
+    stack.workflow(job=job, image=image, code=TrainingCode(str(tmp_path), entry_point="train.py"))
+    assert [name for name in stack.warned() if name.startswith("script-")] == warned

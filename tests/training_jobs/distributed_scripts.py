@@ -95,6 +95,7 @@ class Plant(NamedTuple):
         wrong: What it has in its place; the line with ``# HERE`` is found.
         also: Changes of the script, for the right one too.
         beside: More that the wrong one has in the place of others.
+        of: The script that has it; "" for `SCRIPT`.
     """
 
     rule: str
@@ -103,10 +104,11 @@ class Plant(NamedTuple):
     wrong: str
     also: tuple[tuple[str, str], ...] = ()
     beside: tuple[tuple[str, str], ...] = ()
+    of: str = ""
 
     def scripts(self) -> tuple[str, str]:
         """The right script and the wrong one."""
-        right = _changed(OF_TENSORFLOW if self.rule == "strategy" else SCRIPT, self.also)
+        right = _changed(self.of or SCRIPT, self.also)
         return right, _changed(right, ((self.right, self.wrong), *self.beside))
 
 
@@ -307,6 +309,7 @@ PLANTS = {
         "MultiWorkerMirroredStrategy",
         "MirroredStrategy",
         (("model.fit(images, epochs=3)\n", "model.fit(images, epochs=3)  # HERE\n"),),
+        of=OF_TENSORFLOW,
     ),
 }
 # Whether a file is cut short is by chance, there is no GPU, and TensorFlow is no PyTorch: these are held by their sources alone.

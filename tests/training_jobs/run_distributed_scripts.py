@@ -1,4 +1,4 @@
-"""Runs each script of `distributed_scripts.py`, right and wrong, in PyTorch on two processes; prints what came out as JSON.
+"""Runs each script of `distributed_scripts.py` and `replica_scripts.py` on two processes; prints what came out as JSON.
 
 Processes are forked, so that PyTorch is imported once.
 """
@@ -18,6 +18,8 @@ from typing import Any
 import torch  # before the forks
 import torch.distributed.fsdp
 from distributed_scripts import NOT_RUN, PLANTS, SCRIPT, WITHOUT
+from replica_scripts import CLIPPED, REPLICA_PLANTS, STEP
+from replica_scripts import SCRIPT as REPLICA
 
 
 def run(text: str, folder: Path, *, ranks: int = 2, epochs: int = 2) -> list[dict[str, Any]]:
@@ -62,6 +64,7 @@ def run(text: str, folder: Path, *, ranks: int = 2, epochs: int = 2) -> list[dic
             sys.argv = ["train.py", f"{rank}.json"]
             os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
             signal.alarm(20)  # what waits for ever is ended
+            torch.seed()  # as a process that starts has random numbers of its own
             status = 0
             try:
                 exec(compile(text, "train.py", "exec"), {"__name__": "__main__"})
@@ -92,9 +95,10 @@ def _read(file: Path) -> dict[str, Any]:
 
 def main() -> None:
     torch.set_num_threads(1)
+    sys.path.append(str(Path(__file__).with_name("xla_stand_in")))
     found: dict[str, Any] = {}
     with tempfile.TemporaryDirectory() as place:
-        for name, plant in PLANTS.items():
+        for name, plant in {**PLANTS, **REPLICA_PLANTS}.items():
             if plant.rule in NOT_RUN:
                 continue
             for kind, text in zip(("right", "wrong"), plant.scripts(), strict=True):
@@ -103,8 +107,10 @@ def main() -> None:
                 print(name, kind, file=sys.stderr)
                 found.setdefault(name, {})[kind] = run(text, folder, ranks=0 if plant.job is WITHOUT else 2)
         # One process with the samples that both have in a step.
-        whole = SCRIPT.replace("sampler=sampler", "shuffle=False").replace("batch_size=4", "batch_size=8")
-        found["whole"] = run(whole, Path(place), ranks=1)
+        clipped = REPLICA.replace(STEP, CLIPPED)
+        for name, text in {"whole": SCRIPT, "whole of replicas": REPLICA, "whole, clipped": clipped}.items():
+            whole = text.replace("sampler=sampler", "shuffle=False").replace("batch_size=4", "batch_size=8")
+            found[name] = run(whole, Path(place), ranks=1)
     json.dump(found, sys.stdout)
 
 

@@ -13,19 +13,23 @@ from distributed_scripts import (
     DDP,
     JOINED,
     NOT_RUN,
-    PLANTS,
     SCRIPT,
     STEP,
     TORCHRUN,
     WITHOUT,
 )
+from distributed_scripts import PLANTS as OF_PROCESSES
 from pages import part
+from replica_scripts import REPLICA_PLANTS
+from replica_scripts import SCRIPT as OF_REPLICAS
 from typer.testing import CliRunner
 
 from training_jobs.cli.main import app
 from training_jobs.lint import Job, lint_folder
 from training_jobs.lint.distributed import DISTRIBUTED
+from training_jobs.lint.replicas import REPLICAS
 
+PLANTS = {**OF_PROCESSES, **REPLICA_PLANTS}
 PAGE = Path(__file__).parents[2] / "docs" / "lint.md"
 ENDS = ("agree", "collective", "launcher")  # others succeed
 
@@ -61,7 +65,7 @@ def test_the_warning_of_a_collective_says_which_ranks_reach_it(name: str, ranks:
 
 def test_the_page_has_each_rule_what_is_planted_of_it_how_it_ends_and_its_source() -> None:
     rows = ["| rule | a mistake | which in PyTorch | source |", "|---|---|---|---|"]
-    for rule, check in DISTRIBUTED.items():
+    for rule, check in {**DISTRIBUTED, **REPLICAS}.items():
         planted = [name for name, plant in PLANTS.items() if plant.rule == rule]
         ends = "was not run" if rule in NOT_RUN else "ends with an error" if rule in ENDS else "succeeds, and is wrong"
         source = " ".join((check.__doc__ or "").split())
@@ -288,6 +292,99 @@ RIGHT: dict[str, tuple[Job, tuple[tuple[str, str], ...]]] = {
 }
 
 
+XLA_STEP = "            xm.optimizer_step(optimizer)\n"
+SEEDED = "    torch.manual_seed(7)\n"
+DEALT = (
+    "    sampler = DistributedSampler(images, num_replicas=xr.world_size(), rank=xr.global_ordinal(), shuffle=False)\n"
+)
+RIGHT_OF_REPLICAS: dict[str, tuple[tuple[str, str], ...]] = {
+    "gradients that are averaged before the optimizer's own step": (
+        (XLA_STEP, "            xm.reduce_gradients(optimizer)\n            optimizer.step()\n"),
+    ),
+    "gradients that it averages itself": (
+        (
+            XLA_STEP,
+            "            xm.all_reduce('sum', xm._fetch_gradients(optimizer), scale=1 / xr.world_size())\n"
+            "            optimizer.step()\n",
+        ),
+    ),
+    "DistributedDataParallel": (
+        (SEEDED, ""),
+        ("    optimizer =", "    model = torch.nn.parallel.DistributedDataParallel(model)\n    optimizer ="),
+        (XLA_STEP, "            optimizer.step()\n"),
+    ),
+    "parameters of the first": (
+        (SEEDED, ""),
+        ("    optimizer =", "    xm.broadcast_master_param(model)\n    optimizer ="),
+    ),
+    "parameters of a file": (
+        (SEEDED, ""),
+        ("    optimizer =", '    model.load_state_dict(torch.load("a.pt"))\n    optimizer ='),
+    ),
+    "an optimizer that averages shards": (
+        ("torch.optim.Adam(", "zero.ZeroRedundancyOptimizer("),
+        (XLA_STEP, "            optimizer.step()\n"),
+        ("import sys\n", "import sys\nimport torch_xla.distributed.zero_redundancy_optimizer as zero\n"),
+    ),
+    "samples that the ordinal selects": (
+        (DEALT, "    images = torch.utils.data.Subset(images, range(xr.global_ordinal(), 32, 2))\n"),
+        (", sampler=sampler", ""),
+        ("        sampler.set_epoch(epoch)\n", ""),
+    ),
+    "a file of samples that the ordinal selects": (
+        (DEALT, ""),
+        (
+            "    loader = DataLoader(images, batch_size=4, sampler=sampler)\n",
+            "    loader = opened(files[xr.global_ordinal()])\n",
+        ),
+        ("        sampler.set_epoch(epoch)\n", ""),
+        ("def main", "def opened(file):\n    return DataLoader(Lines(file), batch_size=4)\n\n\ndef main"),
+    ),
+    "one program on all devices": (
+        ("    seen, norms", "    xr.use_spmd()\n    seen, norms"),
+        (XLA_STEP, "            optimizer.step()\n"),
+        (SEEDED, ""),
+    ),
+    "a library that trains": (
+        ("import sys\n", "import sys\nimport neuronx_distributed\n"),
+        (XLA_STEP, "            optimizer.step()\n"),
+        (SEEDED, ""),
+    ),
+    "a step on a condition, and another otherwise": (
+        (
+            XLA_STEP,
+            f"            if xr.world_size() > 1:\n    {XLA_STEP}            else:\n                optimizer.step()\n",
+        ),
+    ),
+    "a limit after the average": (
+        (
+            XLA_STEP,
+            "            xm.reduce_gradients(optimizer)\n"
+            "            torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)\n            optimizer.step()\n",
+        ),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", RIGHT_OF_REPLICAS)
+def test_replicas_that_are_right_in_another_way_are_not_reported(name: str, tmp_path: Path) -> None:
+    text = OF_REPLICAS
+    for old, new in RIGHT_OF_REPLICAS[name]:
+        assert text.count(old) == 1, old
+        text = text.replace(old, new)
+    assert found_in(tmp_path, text, TORCHRUN) == []
+
+
+def test_one_replica_alone_has_nothing_to_average(tmp_path: Path) -> None:
+    wrong = REPLICA_PLANTS["optimizer.step()"].scripts()[1]
+    counted, launched = "nprocs=None", wrong.replace("    main()\n", "    torch_xla.launch(main, nprocs=None)\n")
+    alone = Job(hosts=1, processes_per_host=1)
+    assert found_in(tmp_path, wrong, alone) == []
+    assert [rule for rule, _ in found_in(tmp_path, launched, alone)] == ["xla-gradients"]
+    assert found_in(tmp_path, launched.replace(counted, "nprocs=1"), alone) == []
+    assert [rule for rule, _ in found_in(tmp_path, wrong, Job())] == ["xla-gradients"]  # it asks for its ordinal
+
+
 @pytest.mark.parametrize("name", RIGHT)
 def test_what_is_right_in_another_way_is_not_reported(name: str, tmp_path: Path) -> None:
     job, changes = RIGHT[name]
@@ -344,7 +441,7 @@ def test_how_many_processes_there_are_is_of_the_job(tmp_path: Path) -> None:
 def test_one_process_has_its_own_mistakes_alone_and_those_that_it_starts_have_all(name: str, tmp_path: Path) -> None:
     wrong, rule = PLANTS[name].scripts()[1], PLANTS[name].rule
     one = Job(hosts=1, processes_per_host=1)
-    of_one = rule in ("unscale", "zero-grad", "sharded-later")
+    of_one = rule in ("unscale", "zero-grad", "sharded-later", "xla-step-twice")
     assert [rule for rule, _ in found_in(tmp_path, wrong, one)] == [rule] * of_one
     spawns = wrong.replace("    main()\n", "    torch.multiprocessing.spawn(main, nprocs=2)\n")
     of_others = rule not in ("rank-of-host", "one-device", "writes")  # these are of torchrun's processes
@@ -393,7 +490,8 @@ def test_pytorch_runs_the_right_script_as_one_process_with_the_whole_batch_does_
     right, wrong = outcomes[name]["right"], outcomes[name]["wrong"]
     rule = PLANTS[name].rule
     assert not any("error" in one for one in right)
-    [whole] = [pytest.approx(values(one), abs=1e-5) for one in outcomes["whole"]]
+    clips, of_replicas = rule == "xla-clip", "whole of replicas" if name in REPLICA_PLANTS else "whole"
+    [whole] = [pytest.approx(values(one), abs=1e-5) for one in outcomes["whole, clipped" if clips else of_replicas]]
     # The right ones train as one process does with all samples of a step, but for those of one process, and those that clip.
     of_two = rule not in ("agree", "launcher", "unscale", "clip-shards", "samples", "process-group")
     if of_two:
@@ -408,9 +506,18 @@ def test_pytorch_runs_the_right_script_as_one_process_with_the_whole_batch_does_
         assert wrong[0]["norms"][0] != pytest.approx(expected, rel=0.01)
         return
     assert all(values(one) != whole for one in wrong)
-    if rule in ("samples", "process-group", "rank-of-host"):
+    if rule in ("samples", "process-group", "rank-of-host", "xla-samples"):
         assert wrong[0]["seen"] == wrong[1]["seen"]
         assert not {*right[0]["seen"]} & {*right[1]["seen"]}
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("name", [name for name, plant in REPLICA_PLANTS.items() if plant.rule not in ENDS])
+def test_replicas_of_a_wrong_script_end_apart_unless_they_average_gradients_and_begin_alike(
+    name: str, outcomes: dict[str, Any]
+) -> None:
+    first, second = map(values, outcomes[name]["wrong"])
+    assert (first == second) == (REPLICA_PLANTS[name].rule not in ("xla-gradients", "xla-weights"))
 
 
 @pytest.mark.soak

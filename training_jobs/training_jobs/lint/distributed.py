@@ -24,8 +24,9 @@ _SHARDING = ("FullyShardedDataParallel", "FSDP", "fully_shard")
 _COLLECTIVES = re.compile(
     r"(?:monitored_)?barrier|all_(?:gather|reduce|to_all)\w*|(?:broadcast|gather|reduce|scatter)\w*|new_group"
 )
+_OF_XLA = ("rendezvous", "mesh_reduce", "collective_broadcast", "optimizer_step")
 _OF_SHARDED = ("state_dict", "clip_grad_norm_")
-_RANK = re.compile(r"\b\w*rank\b|world_size|process_index", re.IGNORECASE)
+_RANK = re.compile(r"\b\w*rank\b|ordinal|world_size|process_index", re.IGNORECASE)
 # What may ask whether it is the one process that writes.
 _MAY_BE_ONE = re.compile(
     r"rank|master|is_main|main_(?:process|node)|on_main|primary|chief|coordinator|process_(?:zero|index)|leader|ordinal|gpu"
@@ -34,7 +35,7 @@ _MAY_BE_ONE = re.compile(
 )
 _SEEDS = ("manual_seed", "manual_seed_all", "seed", "seed_everything", "set_seed", "default_rng", "Generator")
 _DEALS = re.compile(r"shard$|^split_\w*by|webdataset|iterabledataset", re.IGNORECASE)
-_DEALT = re.compile(r"shard|split_\w*by|replica|stream|iterable|\bwds\b|rank|world_size|sampler", re.IGNORECASE)
+_DEALT = re.compile(r"shard|split_\w*by|replica|stream|iterable|\bwds\b|rank|ordinal|world_size|sampler", re.IGNORECASE)
 _SAMPLER = re.compile(r"\b\w*sampler\b", re.IGNORECASE)
 # Samplers that have all samples, on each process.
 _OF_ALL = {"randomsampler", "sequentialsampler", "weightedrandomsampler", "subsetrandomsampler"}
@@ -127,7 +128,8 @@ def _is_collective(script: Script, call: ast.Call) -> bool:
         return name in ("save", "load", "async_save")
     if imported.startswith("torch.distributed."):
         return _COLLECTIVES.fullmatch(name) is not None and keyword(call, "group") is None
-    return name == "wait_for_everyone" or imported == "torch_xla.core.xla_model.rendezvous"
+    of_xla = imported.startswith("torch_xla.core.xla_model.") and (name in _OF_XLA or _COLLECTIVES.fullmatch(name))
+    return name == "wait_for_everyone" or bool(of_xla)
 
 
 def _process_group(scripts: Sequence[Script], job: Job) -> Found:
@@ -153,16 +155,32 @@ def _gradients(scripts: Sequence[Script], job: Job) -> Found:
 def _samples(scripts: Sequence[Script], job: Job) -> Found:
     """PyTorch's DistributedSampler: each process "load[s] a subset of the original dataset that is exclusive to it"."""
     for program in _together(scripts, job):
-        seeded = any(name_of(call) in _SEEDS and _RANK.search(ast.unparse(call)) for _, call in program.calls)
-        if seeded or any(map(_DEALS.search, program.used)):
-            continue
+        for script, call in has_all_samples(program):
+            yield (
+                script,
+                call.lineno,
+                "each process has all samples in each epoch: give it sampler=DistributedSampler(...)",
+            )
+
+
+def has_all_samples(program: Program) -> Iterator[tuple[Script, ast.Call]]:
+    """Yield the loaders by which each process of a program has all samples, each with its script.
+
+    Args:
+        program: The program.
+    """
+    seeded = any(name_of(call) in _SEEDS and _RANK.search(ast.unparse(call)) for _, call in program.calls)
+    if not seeded and not any(map(_DEALS.search, program.used)):
         for script, call in program.calls:
-            if name_of(call) == "DataLoader" and not script.is_within(call, _EVALUATES) and _has_all(program, call):
-                why = "each process has all samples in each epoch"
-                yield script, call.lineno, f"{why}: give it sampler=DistributedSampler(...)"
+            if (
+                name_of(call) == "DataLoader"
+                and not script.is_within(call, _EVALUATES)
+                and _has_all(program, script, call)
+            ):
+                yield script, call
 
 
-def _has_all(program: Program, loader: ast.Call) -> bool:
+def _has_all(program: Program, script: Script, loader: ast.Call) -> bool:
     """Whether a loader has no sampler that deals out samples, and a data set that certainly does not either."""
     samplers = [one.value for one in loader.keywords if one.arg in ("sampler", "batch_sampler")]
     for value in (one.value for one in loader.keywords if one.arg is None):
@@ -183,8 +201,27 @@ def _has_all(program: Program, loader: ast.Call) -> bool:
                 return False
             if name and name not in seen:
                 seen.add(name)
-                left += [*program.values.get(name, ()), *program.definitions.get(name, ())]
+                passed = _given(program, script, loader) if name in _parameters(script, loader) else []
+                left += [*program.values.get(name, ()), *program.definitions.get(name, ()), *passed]
     return data is not None
+
+
+def _parameters(script: Script, node: ast.AST) -> set[str]:
+    """The names of the parameters of the function that has a node."""
+    function = function_around(script, node)
+    return set() if function is None else {one.arg for one in ast.walk(function.args) if isinstance(one, ast.arg)}
+
+
+def _given(program: Program, script: Script, node: ast.AST) -> list[ast.AST]:
+    """What calls give the function that has a node, or give with it to what calls it."""
+    function = function_around(script, node)
+    assert function is not None
+    found: list[ast.AST] = []
+    for _, call in program.calls:
+        given = [*call.args, *(one.value for one in call.keywords)]
+        if function.name in (name_of(call), *(one.id for one in given if isinstance(one, ast.Name))):
+            found += given
+    return found
 
 
 def _agree(scripts: Sequence[Script], job: Job) -> Found:

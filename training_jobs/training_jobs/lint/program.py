@@ -15,7 +15,7 @@ from training_jobs.lint.script import Function, Loop, Script, constant, name_of
 # Libraries that join processes, average gradients and deal out samples by themselves, or may.
 _LIBRARIES = re.compile(
     r"accelerate|bagua|byteps|catalyst|colossalai|composer|deepspeed|detectron2|fairscale|fairseq|fastai|horovod|ignite|jax|keras|"
-    r"lightning|megatron\w*|mmengine|mxnet|nemo|pytorch_lightning|ray|tensorflow|torch_xla|torchtitan|torchtune|unsloth|verl"
+    r"lightning|megatron\w*|mmengine|mxnet|nemo|neuronx_distributed\w*|optimum|pytorch_lightning|ray|tensorflow|torch_xla|torchtitan|torchtune|unsloth|verl"
 )
 TRAINERS = ("transformers", "trl", "sentence_transformers")  # where they have a Trainer
 _MODULES = ("smdistributed.modelparallel", "torch.distributed.rpc", "torch.distributed.autograd")
@@ -31,7 +31,8 @@ _REDUCES = re.compile(r"reduce|all_?gather|broadcast", re.IGNORECASE)
 _GRADIENTS = re.compile(r"\bgrads?\b|_grads\b|gradients?\b|\bparameters\(", re.IGNORECASE)
 # Which process it is among all, or those of its host; not among those of a smaller group.
 _NUMBER = re.compile(
-    r"(?:^|\.)(?:global_|world_|local_)?rank$|(?:^|[._])get_(?:global_|world_|local_)?rank\(\)$"
+    r"(?:^|\.)(?:global_|world_|local_)?(?:rank|ordinal)$|(?:^|[._])get_(?:global_|world_|local_)?(?:rank|ordinal)\(\)$"
+    r"|\.(?:global|local)_ordinal\(\)$"
     r"|environ\W+(?:get\W+)?(?:LOCAL_)?RANK\b.*$",
     re.IGNORECASE,
 )
@@ -78,8 +79,19 @@ class Program:
     @cached_property
     def by_hand(self) -> bool:
         """Whether no library trains in their place."""
+        return self._by_hand_but("")
+
+    def trains_by(self, package: str) -> bool:
+        """Return whether a package of `_LIBRARIES` is the only one that may train in their place.
+
+        Args:
+            package: Its name.
+        """
+        return any(package in script.imports for script in self.scripts) and self._by_hand_but(package)
+
+    def _by_hand_but(self, package: str) -> bool:
         whole = {name for script in self.scripts for name in script.aliases.values()}
-        packages = set().union(*(script.imports for script in self.scripts))
+        packages = set().union(*(script.imports for script in self.scripts)) - {package}
         return not (
             any(map(_LIBRARIES.fullmatch, packages))
             or any(name.startswith(_MODULES) or (name.startswith(TRAINERS) and "Trainer" in name) for name in whole)
@@ -91,16 +103,17 @@ class Program:
         return any(map(_JOINS.search, self.used))
 
     @cached_property
+    def wraps(self) -> bool:
+        """Whether something may wrap the model, or shard it."""
+        # A wrapper may be given to a function that calls it.
+        return bool(_WRAPPERS & self.used) or any(map(_AVERAGES.search, self.called))
+
+    @cached_property
     def averages(self) -> bool:
         """Whether something may average gradients, or the parameters."""
-        # A wrapper may be given to a function that calls it.
-        return (
-            bool(_WRAPPERS & self.used)
-            or any(map(_AVERAGES.search, self.called))
-            or any(
-                (_REDUCES.search(name_of(call)) and _is_of_gradients(script, call)) or self._wraps(script, call)
-                for script, call in self.calls
-            )
+        return self.wraps or any(
+            (_REDUCES.search(name_of(call)) and _is_of_gradients(script, call)) or self._wraps(script, call)
+            for script, call in self.calls
         )
 
     def _wraps(self, script: Script, call: ast.Call) -> bool:

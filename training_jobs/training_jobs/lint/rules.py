@@ -15,6 +15,7 @@ from training_jobs.lint.distributed import DISTRIBUTED
 from training_jobs.lint.downloads import downloaded
 from training_jobs.lint.optional_dependencies import dependencies_in
 from training_jobs.lint.removed import removed
+from training_jobs.lint.replicas import REPLICAS
 from training_jobs.lint.resume import RESUME
 from training_jobs.lint.script import (
     Check,
@@ -29,7 +30,7 @@ from training_jobs.lint.script import (
     whole_name,
 )
 
-RULES: dict[str, Check] = {**DISTRIBUTED, **RESUME}
+RULES: dict[str, Check] = {**DISTRIBUTED, **REPLICAS, **RESUME}
 
 _LOGS = re.compile(
     r"^(?:print|xm\.master_print|(?:\w+\.)*(?:log(?:ger|ging)?|_logger)\.(?:info|debug|warning)|"
@@ -37,9 +38,7 @@ _LOGS = re.compile(
     r"(?:\w+\.)*(?:log_metrics?|add_scalars?|set_postfix|set_description|log_scalar))$"
 )
 _READS = ("item", "tolist", "numpy")
-_MARKS = re.compile(
-    r"mark_step|optimizer_step|DeviceLoader|ParallelLoader|torch_xla\.(?:sync|step|compile)\b|accelerator\.backward"
-)
+_MARKS = re.compile(r"mark_step|DeviceLoader|ParallelLoader|torch_xla\.(?:sync|step|compile)\b|accelerator\.backward")
 _GROUP = re.compile(r"SM_CURRENT_INSTANCE_GROUP|current_group_name|current_instance_group")
 _GROUPS = re.compile(r"SM_INSTANCE_GROUPS_DICT|instance_groups_dict")
 _EVALUATES = re.compile(r"eval|valid|test|predict")
@@ -268,8 +267,15 @@ def _scaler(scripts: Sequence[Script], job: Job) -> Found:
 
 @_rule("mark-step")
 def _mark_step(scripts: Sequence[Script], job: Job) -> Found:
-    """XLA: without ``mark_step()`` the graph of all steps grows, and nothing runs; a device loader has it."""
-    if any(_MARKS.search(script.text) for script in scripts):
+    """XLA: without ``mark_step()`` the graph of all steps grows, and nothing runs; a device loader has it.
+
+    So has ``xm.optimizer_step(optimizer, barrier=True)``, whose ``barrier`` is False otherwise.
+    """
+    barriers = [
+        keyword(call, "barrier") for script in scripts for call in script.calls if name_of(call) == "optimizer_step"
+    ]
+    given = any(one is not None and constant(one) is not False for one in barriers)
+    if given or any(_MARKS.search(script.text) for script in scripts):
         return
     for script in _on_xla(scripts, job):
         if script.step_loops and {"torch", "torch_xla"} & script.imports:
@@ -277,7 +283,7 @@ def _mark_step(scripts: Sequence[Script], job: Job) -> Found:
             yield (
                 script,
                 loop.lineno,
-                "no step ends for XLA: xm.optimizer_step(), xm.mark_step() or a MpDeviceLoader in this loop",
+                "no step ends for XLA: xm.mark_step(), xm.optimizer_step(..., barrier=True) or a MpDeviceLoader in this loop",
             )
 
 

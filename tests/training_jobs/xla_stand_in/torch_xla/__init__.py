@@ -1,0 +1,14 @@
+"""What scripts call of PyTorch/XLA 2.9, on PyTorch and gloo: its client of CPUs has no collectives between processes.
+
+A test double, since only Trainium, TPUs and GPUs run several replicas. Each does what its namesake does, eagerly.
+"""
+
+import torch
+
+
+def device() -> torch.device:
+    return torch.device("cpu")
+
+
+def sync() -> None:
+    """A graph is run here; nothing is left to run."""
