@@ -55,6 +55,7 @@ STEP = "            xm.optimizer_step(optimizer)\n"
 SEED = "    torch.manual_seed(7)\n"
 LOOP = "        for numbers, images, labels in loader:"
 FOUND_LOOP = ((LOOP, f"{LOOP}  # HERE"),)
+NUMPY = ("import sys\n", "import sys\n\nimport numpy as np\n")
 CLIP = "            torch.nn.utils.clip_grad_norm_(model.parameters(), 0.01)\n"
 CLIPPED = f"            xm.reduce_gradients(optimizer)\n{CLIP}            optimizer.step()\n"
 
@@ -64,6 +65,10 @@ CHANGED = {
     "a seed of each replica": Plant(
         "xla-weights", TORCHRUN, SEED, "    torch.manual_seed(7 + xr.global_ordinal())\n", FOUND_LOOP
     ),
+    "a seed of each replica by its name": Plant(
+        "xla-weights", TORCHRUN, SEED, "    seed = 7 + xr.global_ordinal()\n    torch.manual_seed(seed)\n", FOUND_LOOP
+    ),
+    "a seed of NumPy": Plant("xla-weights", TORCHRUN, SEED, "    np.random.seed(7)\n", (*FOUND_LOOP, NUMPY)),
     "replicas without a sampler": Plant("xla-samples", TORCHRUN, "sampler=sampler)", "shuffle=False)  # HERE"),
     "both steps": Plant("xla-step-twice", TORCHRUN, STEP, f"{STEP}            optimizer.step()  # HERE\n"),
     "clipped before the average": Plant(

@@ -356,6 +356,13 @@ RIGHT_OF_REPLICAS: dict[str, tuple[tuple[str, str], ...]] = {
             f"            if xr.world_size() > 1:\n    {XLA_STEP}            else:\n                optimizer.step()\n",
         ),
     ),
+    "a limit after an average, which the step repeats": (
+        (
+            XLA_STEP,
+            "            xm.reduce_gradients(optimizer)\n"
+            f"            torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)\n{XLA_STEP}",
+        ),
+    ),
     "a limit after the average": (
         (
             XLA_STEP,

@@ -20,7 +20,6 @@ _KNOWS = re.compile(r"ordinal$|world_size$")
 _STARTS = {"spawn", "launch", "start_processes"}
 # One process computes on all devices, by annotations.
 _ANNOTATED = re.compile(r"spmd|mark_sharding", re.IGNORECASE)
-_STEPS = ("optimizer_step", "reduce_gradients")
 # An optimizer that averages the gradients of its shards.
 _AVERAGES = re.compile(r"zero_?redundancy|zero_?1", re.IGNORECASE)
 # What gives replicas the same parameters: those of one of them, of a file, or of one model that processes share.
@@ -56,7 +55,7 @@ def _gradients(scripts: Sequence[Script], job: Job) -> Found:
 
 
 def _averages(program: Program) -> bool:
-    return program.averages or bool({*_STEPS} & program.used) or any(map(_AVERAGES.search, program.used))
+    return program.averages or "optimizer_step" in program.used or any(map(_AVERAGES.search, program.used))
 
 
 def _steps(program: Program) -> Iterator[ast.Call]:
@@ -71,12 +70,18 @@ def _weights(scripts: Sequence[Script], job: Job) -> Found:
     """aws-neuron-samples, `mnist_mlp/train_torchrun.py`: "ensure each worker has same initial weights", by one seed."""
     for program in _replicated(scripts, job):
         seeds = [call for script, call in program.calls if _seeds_torch(script, call)]
-        alike = any(not _ORDINAL.search(ast.unparse(call)) for call in seeds)
+        alike = any(not _is_of_replica(program, call) for call in seeds)
         if alike or program.wraps or any(map(_SAME.search, program.used)) or _reads_weights(program):
             continue
         why = "each replica begins with parameters of its own, which the average of gradients leaves apart"
         how = "xm.broadcast_master_param(model), or the same torch.manual_seed() on each, before the optimizer"
         yield program.script, program.line, f"{why}: {how}"
+
+
+def _is_of_replica(program: Program, seed: ast.Call) -> bool:
+    """Whether a seed is another on each replica."""
+    parts = [seed, *(value for given in seed.args for value in program.assigned(given))]
+    return any(_ORDINAL.search(ast.unparse(one)) for one in parts)
 
 
 def _seeds_torch(script: Script, call: ast.Call) -> bool:
@@ -120,7 +125,7 @@ def _step_twice(scripts: Sequence[Script], job: Job) -> Found:
 def _clip(scripts: Sequence[Script], job: Job) -> Found:
     """aws-neuron-samples, `dp_bert_large_hf_pretrain_hdf5.py`: ``xm.reduce_gradients`` comes before ``clip_grad_norm_``."""
     for program in _replicated(scripts, job):
-        if "optimizer_step" not in program.used or "reduce_gradients" in program.used or program.averages:
+        if "optimizer_step" not in program.used or program.averages:
             continue
         for script, call in program.calls:
             clips = name_of(call) in ("clip_grad_norm_", "clip_grad_value_")
