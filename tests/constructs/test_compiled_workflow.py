@@ -249,10 +249,11 @@ def test_an_image_is_known_by_what_its_dockerfile_is_built_from(dockerfile: str,
 REPLICAS = """
 import torch
 import torch_xla.core.xla_model as xm
+import torch_xla.runtime as xr
 from torch.utils.data import DataLoader, DistributedSampler
 
 torch.manual_seed(0)
-sampler = DistributedSampler(data, xm.xrt_world_size(), xm.get_ordinal())
+sampler = DistributedSampler(data, xr.world_size(), xr.global_ordinal())
 for epoch in range(4):
     sampler.set_epoch(epoch)
     for images, labels in DataLoader(data, sampler=sampler, drop_last=True):
@@ -263,13 +264,21 @@ for epoch in range(4):
 """
 
 
+RIGHT = REPLICAS.replace("optimizer.step()", "xm.optimizer_step(optimizer)")
+
+
 @pytest.mark.parametrize(
-    ("step", "warned"), [("optimizer.step()", ["script-xla-gradients"]), ("xm.optimizer_step(optimizer)", [])]
+    ("text", "warned"),
+    [
+        (REPLICAS, ["script-xla-gradients"]),
+        (RIGHT, []),
+        (RIGHT.replace("xr.global_ordinal()", "xm.get_ordinal()"), ["script-removed"]),  # of PyTorch/XLA until 2.6
+    ],
 )
-def test_a_script_whose_replicas_train_apart_on_trainium_is_warned_of(
-    tmp_path: Path, step: str, warned: list[str]
+def test_a_script_that_trains_apart_on_trainium_or_asks_for_what_its_container_lacks_is_warned_of(
+    tmp_path: Path, text: str, warned: list[str]
 ) -> None:
-    (tmp_path / "train.py").write_text(REPLICAS.replace("optimizer.step()", step))
+    (tmp_path / "train.py").write_text(text)
     stack = Stack()
     stack.neuron(code=TrainingCode(str(tmp_path), entry_point="train.py"))
     assert [name for name in stack.warned() if name.startswith("script-")] == warned
@@ -279,7 +288,8 @@ def test_a_script_whose_replicas_train_apart_on_trainium_is_warned_of(
 def test_replicas_of_the_training_compiler_are_those_of_the_machines_gpus(
     tmp_path: Path, job: CompiledJob, warned: list[str]
 ) -> None:
-    (tmp_path / "train.py").write_text(REPLICAS)
+    old = REPLICAS.replace("xr.world_size()", "xm.xrt_world_size()").replace("xr.global_ordinal()", "xm.get_ordinal()")
+    (tmp_path / "train.py").write_text(old)
     stack = Stack()
     image = TrainingImage.from_training_compiler(stack, "Compiler", "pytorch", "1.13.1")
     stack.workflow(job=job, image=image, code=TrainingCode(str(tmp_path), entry_point="train.py"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -380,6 +381,16 @@ def test_replicas_that_are_right_in_another_way_are_not_reported(name: str, tmp_
         assert text.count(old) == 1, old
         text = text.replace(old, new)
     assert found_in(tmp_path, text, TORCHRUN) == []
+
+
+def test_the_sampler_that_is_named_is_of_the_calls_that_the_version_has(tmp_path: Path) -> None:
+    wrong = REPLICA_PLANTS["replicas without a sampler"].scripts()[1]
+    old = wrong.replace("        xm.save(", "        print(xm.get_ordinal())\n        xm.save(")
+    of_1_13 = replace(TORCHRUN, versions={"torch": "1.13.1"})
+    for text, job, number in ((wrong, TORCHRUN, "xr.global"), (old, TORCHRUN, "xm.get"), (wrong, of_1_13, "xm.get")):
+        (tmp_path / "train.py").write_text(text)
+        [found] = lint_folder(tmp_path, job)
+        assert f"rank={number}_ordinal())" in found.reason
 
 
 def test_one_replica_alone_has_nothing_to_average(tmp_path: Path) -> None:

@@ -97,7 +97,13 @@ WHOLE = [
         Job(versions={"transformers": "5.3.0"}),
         "from transformers import TrainingArguments\n\nTrainingArguments(output_dir='x', no_cuda=True)  # HERE\n",
     ),
+    (
+        "removed",
+        Job(versions={"torch": "2.7.0"}),
+        "import torch_xla.core.xla_model as xm\n\nprint(xm.get_ordinal())  # HERE\n",
+    ),
     ("mark-step", XLA, CPU_LOOP),
+    ("mark-step", XLA, CPU_LOOP.replace("optimizer.step()", "xm.optimizer_step(optimizer)")),
     ("checkpoint", SPOT, CPU_LOOP),
     ("checkpoint", SPOT, f"{CPU_LOOP}torch.save(model, '/opt/ml/checkpoints/last.pt')\n"),
     (

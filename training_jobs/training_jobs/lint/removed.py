@@ -1,8 +1,9 @@
 """What newer versions of libraries no longer have: a script that asks for it ends, some only when the training is over.
 
 Sources: TensorFlow's release notes ("2.16": Keras 3 is the default, tf.estimator is removed; "2.0": what tf.compat.v1 keeps) and
-those of NumPy 1.24 (expired deprecations); "What's New In Python", "Removed"; pytorch/pytorch#94709; and the errors of TensorFlow
-2.15.1, 2.16.2 and 2.21.0, NumPy, Python and transformers, for which tests ask.
+those of NumPy 1.24 (expired deprecations); "What's New In Python", "Removed"; pytorch/pytorch#94709; the warnings of PyTorch/XLA
+2.6 (huggingface/transformers#37301); and the errors of TensorFlow 2.15.1, 2.16.2 and 2.21.0, NumPy, Python and transformers, for
+which tests ask.
 """
 
 from __future__ import annotations
@@ -68,6 +69,10 @@ _OF_PYTHON = (
 )
 REMOVED: Mapping[str, tuple[Removed, ...]] = {
     "torch": (Removed("2.0", ("torch._six",), "math.inf, str and collections.abc"),),
+    "torch_xla": (
+        Removed("2.7", ("torch_xla.core.xla_model.xrt_world_size",), "torch_xla.runtime.world_size"),
+        Removed("2.7", ("torch_xla.core.xla_model.get_ordinal",), "torch_xla.runtime.global_ordinal"),
+    ),
     "numpy": (
         Removed(
             "1.24", ("numpy.float", "numpy.int", "numpy.object", "numpy.complex", "numpy.str"), "Python's own types"
@@ -154,7 +159,8 @@ def removed(script: Script, versions: Versions, own: Collection[str] = ()) -> It
     found = dict[str, int]()
     for line, name, node in _names(script):
         library = name.partition(".")[0]
-        reason = _reason(name, library, versions.get(library)) or _gone(
+        # PyTorch/XLA has PyTorch's version.
+        reason = _reason(name, library, versions.get("torch" if library == "torch_xla" else library)) or _gone(
             name, "python", versions.get("python"), _OF_PYTHON
         )
         if reason and library not in own and not script.asks_version(node):

@@ -74,7 +74,7 @@ def _weights(scripts: Sequence[Script], job: Job) -> Found:
         if alike or program.wraps or any(map(_SAME.search, program.used)) or _reads_weights(program):
             continue
         why = "each replica begins with parameters of its own, which the average of gradients leaves apart"
-        how = "xm.broadcast_master_param(model), or the same torch.manual_seed() on each, before the optimizer"
+        how = "the same torch.manual_seed() on each before it is made, or xm.broadcast_master_param(model)"
         yield program.script, program.line, f"{why}: {how}"
 
 
@@ -102,8 +102,11 @@ def _reads_weights(program: Program) -> bool:
 def _samples(scripts: Sequence[Script], job: Job) -> Found:
     """PyTorch's DistributedSampler: the samples of each process are "exclusive to it"; a device loader deals out none."""
     for program in _replicated(scripts, job):
+        # Those of torch_xla.core.xla_model end with PyTorch/XLA 2.7; torch_xla.runtime begins with 2.1.
+        is_old = {"xrt_world_size", "get_ordinal"} & program.used or job.versions.get("torch", "").startswith("1.")
+        numbers = ("xm.xrt_world_size()", "xm.get_ordinal()") if is_old else ("xr.world_size()", "xr.global_ordinal()")
         for script, call in has_all_samples(program):
-            how = "sampler=DistributedSampler(..., num_replicas=xr.world_size(), rank=xr.global_ordinal())"
+            how = "sampler=DistributedSampler(..., num_replicas={}, rank={})".format(*numbers)
             yield script, call.lineno, f"each replica has all samples in each epoch: give it {how}"
 
 
