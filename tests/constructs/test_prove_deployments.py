@@ -122,7 +122,7 @@ UPDATES: dict[str, tuple[Callable[[], UserStack], Callable[[], UserStack]]] = {
 }
 
 
-# Those that every change waits for have two forms of the guard, of the integration and of the name.
+# Those that every change waits for have two forms of the guard and of the name, and a queue that goes.
 OFTEN = ("another id", "out of a queue that goes", "a guard for a task")
 
 

@@ -146,7 +146,7 @@ def test_an_execution_that_is_stopped_leaves_no_training_job_running(
 
 @pytest.mark.soak
 @on_aws(jobs=1)
-@pytest.mark.parametrize("kind", ["Sync", pytest.param("Loop", marks=pytest.mark.soak)])
+@pytest.mark.parametrize("kind", KINDS)
 def test_an_execution_that_times_out_leaves_no_training_job_running(
     deployed: Deployed, machines: dict[str, str], kind: str
 ) -> None:
@@ -178,7 +178,7 @@ def test_a_create_call_whose_response_is_lost_leaves_one_job(
 
 @pytest.mark.soak
 @on_aws(jobs=3)
-@pytest.mark.parametrize("kind", ["Sync", pytest.param("Loop", marks=pytest.mark.soak)])
+@pytest.mark.parametrize("kind", KINDS)
 def test_two_executions_at_once_and_one_after_another_never_read_each_others_checkpoints(
     deployed: Deployed, machines: dict[str, str], kind: str
 ) -> None:
@@ -354,7 +354,7 @@ def test_an_execution_that_is_stopped_leaves_neither_its_job_nor_its_poller_runn
 
 
 @pytest.mark.soak
-@pytest.mark.parametrize("kind", ["Sync", pytest.param("Loop", marks=pytest.mark.soak)])
+@pytest.mark.parametrize("kind", KINDS)
 def test_an_execution_whose_job_failed_fails_again_when_it_is_redriven_and_starts_no_other_job(
     deployed: Deployed, machines: dict[str, str], kind: str
 ) -> None:

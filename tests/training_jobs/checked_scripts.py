@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from distributed_scripts import changed
+
 from training_jobs.lint import Job
 
 SPOT = Job(entry_point="train.py", hosts=1, processes_per_host=1, launched=False, spot=True)
@@ -196,14 +198,6 @@ class Plant(NamedTuple):
         """The right script and the wrong one."""
         right = changed(self.script, *self.also)
         return right, changed(right, (self.right, self.wrong))
-
-
-def changed(text: str, *changes: tuple[str, str]) -> str:
-    """A script with other texts, each of which it has once."""
-    for old, new in changes:
-        assert text.count(old) == 1, (text.count(old), old)
-        text = text.replace(old, new)
-    return text
 
 
 STARTS = {"parameters": "those at the begin", "steps": "again, where"}

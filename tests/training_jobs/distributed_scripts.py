@@ -108,11 +108,12 @@ class Plant(NamedTuple):
 
     def scripts(self) -> tuple[str, str]:
         """The right script and the wrong one."""
-        right = _changed(self.of or SCRIPT, self.also)
-        return right, _changed(right, ((self.right, self.wrong), *self.beside))
+        right = changed(self.of or SCRIPT, *self.also)
+        return right, changed(right, (self.right, self.wrong), *self.beside)
 
 
-def _changed(text: str, changes: tuple[tuple[str, str], ...]) -> str:
+def changed(text: str, *changes: tuple[str, str]) -> str:
+    """A script with other texts, each of which it has once."""
     for old, new in changes:
         assert text.count(old) == 1, (text.count(old), old)
         text = text.replace(old, new)

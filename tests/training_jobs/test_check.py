@@ -23,9 +23,9 @@ from checked_scripts import (
     SPOT,
     TRAIN,
     TRAINER,
-    changed,
 )
 from distributed_scripts import PLANTS as DISTRIBUTED_PLANTS
+from distributed_scripts import changed
 from packages import TENSORFLOW, packages
 from pages import part
 from typer.testing import CliRunner

@@ -18,6 +18,7 @@ from distributed_scripts import (
     STEP,
     TORCHRUN,
     WITHOUT,
+    changed,
 )
 from distributed_scripts import PLANTS as OF_PROCESSES
 from pages import part
@@ -376,11 +377,7 @@ RIGHT_OF_REPLICAS: dict[str, tuple[tuple[str, str], ...]] = {
 
 @pytest.mark.parametrize("name", RIGHT_OF_REPLICAS)
 def test_replicas_that_are_right_in_another_way_are_not_reported(name: str, tmp_path: Path) -> None:
-    text = OF_REPLICAS
-    for old, new in RIGHT_OF_REPLICAS[name]:
-        assert text.count(old) == 1, old
-        text = text.replace(old, new)
-    assert found_in(tmp_path, text, TORCHRUN) == []
+    assert found_in(tmp_path, changed(OF_REPLICAS, *RIGHT_OF_REPLICAS[name]), TORCHRUN) == []
 
 
 def test_the_sampler_that_is_named_is_of_the_calls_that_the_version_has(tmp_path: Path) -> None:
@@ -406,11 +403,7 @@ def test_one_replica_alone_has_nothing_to_average(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", RIGHT)
 def test_what_is_right_in_another_way_is_not_reported(name: str, tmp_path: Path) -> None:
     job, changes = RIGHT[name]
-    text = SCRIPT
-    for old, new in changes:
-        assert text.count(old) == 1, old
-        text = text.replace(old, new)
-    assert found_in(tmp_path, text, job) == []
+    assert found_in(tmp_path, changed(SCRIPT, *changes), job) == []
 
 
 def test_modules_that_the_entry_point_imports_are_one_program_and_others_are_of_others(tmp_path: Path) -> None:

@@ -24,9 +24,11 @@ _SHARDING = ("FullyShardedDataParallel", "FSDP", "fully_shard")
 _COLLECTIVES = re.compile(
     r"(?:monitored_)?barrier|all_(?:gather|reduce|to_all)\w*|(?:broadcast|gather|reduce|scatter)\w*|new_group"
 )
-_OF_XLA = ("rendezvous", "mesh_reduce", "collective_broadcast", "optimizer_step")
+_COLLECTIVES_OF_XLA = ("rendezvous", "mesh_reduce", "collective_broadcast", "optimizer_step")
 _OF_SHARDED = ("state_dict", "clip_grad_norm_")
-_RANK = re.compile(r"\b\w*rank\b|ordinal|world_size|process_index", re.IGNORECASE)
+# What has another value on each process.
+OF_PROCESS = re.compile(r"\b\w*rank\b|ordinal|process_index", re.IGNORECASE)
+_RANK = re.compile(rf"{OF_PROCESS.pattern}|world_size", re.IGNORECASE)
 # What may ask whether it is the one process that writes.
 _MAY_BE_ONE = re.compile(
     r"rank|master|is_main|main_(?:process|node)|on_main|primary|chief|coordinator|process_(?:zero|index)|leader|ordinal|gpu"
@@ -128,8 +130,9 @@ def _is_collective(script: Script, call: ast.Call) -> bool:
         return name in ("save", "load", "async_save")
     if imported.startswith("torch.distributed."):
         return _COLLECTIVES.fullmatch(name) is not None and keyword(call, "group") is None
-    of_xla = imported.startswith("torch_xla.core.xla_model.") and (name in _OF_XLA or _COLLECTIVES.fullmatch(name))
-    return name == "wait_for_everyone" or bool(of_xla)
+    if imported.startswith("torch_xla.core.xla_model."):
+        return name in _COLLECTIVES_OF_XLA or _COLLECTIVES.fullmatch(name) is not None
+    return name == "wait_for_everyone"
 
 
 def _process_group(scripts: Sequence[Script], job: Job) -> Found:
@@ -155,7 +158,7 @@ def _gradients(scripts: Sequence[Script], job: Job) -> Found:
 def _samples(scripts: Sequence[Script], job: Job) -> Found:
     """PyTorch's DistributedSampler: each process "load[s] a subset of the original dataset that is exclusive to it"."""
     for program in _together(scripts, job):
-        for script, call in has_all_samples(program):
+        for script, call in loaders_of_all_samples(program):
             yield (
                 script,
                 call.lineno,
@@ -163,7 +166,7 @@ def _samples(scripts: Sequence[Script], job: Job) -> Found:
             )
 
 
-def has_all_samples(program: Program) -> Iterator[tuple[Script, ast.Call]]:
+def loaders_of_all_samples(program: Program) -> Iterator[tuple[Script, ast.Call]]:
     """Yield the loaders by which each process of a program has all samples, each with its script.
 
     Args:
@@ -193,7 +196,7 @@ def _has_all(program: Program, script: Script, loader: ast.Call) -> bool:
             return False
     data = loader.args[0] if loader.args else keyword(loader, "dataset")
     left: list[ast.AST] = [] if data is None else [data]
-    seen = set[str]()
+    seen, parameters = set[str](), _parameters(script, loader)
     while left:
         for node in ast.walk(left.pop()):
             name = ast.unparse(node) if isinstance(node, ast.Name | ast.Attribute) else ""
@@ -201,7 +204,7 @@ def _has_all(program: Program, script: Script, loader: ast.Call) -> bool:
                 return False
             if name and name not in seen:
                 seen.add(name)
-                passed = _given(program, script, loader) if name in _parameters(script, loader) else []
+                passed = _given(program, script, loader) if name in parameters else []
                 left += [*program.values.get(name, ()), *program.definitions.get(name, ()), *passed]
     return data is not None
 
@@ -284,10 +287,19 @@ def _unscale(scripts: Sequence[Script], job: Job) -> Found:
     for program in programs(scripts, job.entry_point):
         scales = any("GradScaler" in name for name in program.used) and "unscale_" not in program.used
         for script, call in program.calls if scales and program.by_hand else ():
-            of_torch = script.imported(call.func).startswith("torch.")
-            if name_of(call) in ("clip_grad_norm_", "clip_grad_value_") and of_torch and _is_scaled(script, call):
+            if limits_gradients(script, call) and _is_scaled(script, call):
                 why = "clips what GradScaler has scaled, by 65536 at first, so that the limit is that much lower"
                 yield script, call.lineno, f"{why}: scaler.unscale_(optimizer) before it"
+
+
+def limits_gradients(script: Script, call: ast.Call) -> bool:
+    """Return whether a call is one of PyTorch's that limit gradients.
+
+    Args:
+        script: The script.
+        call: The call.
+    """
+    return name_of(call) in ("clip_grad_norm_", "clip_grad_value_") and script.imported(call.func).startswith("torch.")
 
 
 def _is_scaled(script: Script, clip: ast.Call) -> bool:

@@ -10,12 +10,11 @@ import ast
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
-from training_jobs.lint.distributed import has_all_samples
+from training_jobs.lint.distributed import OF_PROCESS, limits_gradients, loaders_of_all_samples
 from training_jobs.lint.program import Program, conditions, programs
 from training_jobs.lint.script import Check, Found, Job, Script, constant, keyword, name_of
 
 _XLA = "torch_xla"
-_ORDINAL = re.compile(r"ordinal|\b\w*rank\b|process_index", re.IGNORECASE)
 _KNOWS = re.compile(r"ordinal$|world_size$")
 _STARTS = {"spawn", "launch", "start_processes"}
 # One process computes on all devices, by annotations.
@@ -49,21 +48,22 @@ def _gradients(scripts: Sequence[Script], job: Job) -> Found:
     """PyTorch/XLA's ``xm.optimizer_step``: it "sync[s] gradi[e]nts across all devices"; ``optimizer.step()`` does not."""
     for program in _replicated(scripts, job):
         if not _averages(program):
-            step = next(_steps(program), None)
+            line = next((step.lineno for step, _ in _steps(program)), program.line)
             why = "each replica trains a model of its own, since nothing averages their gradients"
-            yield program.script, program.line if step is None else step.lineno, f"{why}: xm.optimizer_step(optimizer)"
+            yield program.script, line, f"{why}: xm.optimizer_step(optimizer)"
 
 
 def _averages(program: Program) -> bool:
     return program.averages or "optimizer_step" in program.used or any(map(_AVERAGES.search, program.used))
 
 
-def _steps(program: Program) -> Iterator[ast.Call]:
-    """The calls of an optimizer's own ``step()`` in each step."""
+def _steps(program: Program) -> Iterator[tuple[ast.Call, str]]:
+    """The calls of an optimizer's own ``step()`` in each step, with the optimizer as it is written."""
     for node in program.script.each_step:
-        of_name = isinstance(node, ast.Call) and name_of(node) == "step"
-        if of_name and isinstance(node, ast.Call) and _OPTIMIZER.search(ast.unparse(node.func).removesuffix(".step")):
-            yield node
+        if isinstance(node, ast.Call) and name_of(node) == "step":
+            optimizer = ast.unparse(node.func).removesuffix(".step")
+            if _OPTIMIZER.search(optimizer):
+                yield node, optimizer
 
 
 def _weights(scripts: Sequence[Script], job: Job) -> Found:
@@ -81,7 +81,7 @@ def _weights(scripts: Sequence[Script], job: Job) -> Found:
 def _is_of_replica(program: Program, seed: ast.Call) -> bool:
     """Whether a seed is another on each replica."""
     parts = [seed, *(value for given in seed.args for value in program.assigned(given))]
-    return any(_ORDINAL.search(ast.unparse(one)) for one in parts)
+    return any(OF_PROCESS.search(ast.unparse(one)) for one in parts)
 
 
 def _seeds_torch(script: Script, call: ast.Call) -> bool:
@@ -105,7 +105,7 @@ def _samples(scripts: Sequence[Script], job: Job) -> Found:
         # Those of torch_xla.core.xla_model end with PyTorch/XLA 2.7; torch_xla.runtime begins with 2.1.
         is_old = {"xrt_world_size", "get_ordinal"} & program.used or job.versions.get("torch", "").startswith("1.")
         numbers = ("xm.xrt_world_size()", "xm.get_ordinal()") if is_old else ("xr.world_size()", "xr.global_ordinal()")
-        for script, call in has_all_samples(program):
+        for script, call in loaders_of_all_samples(program):
             how = "sampler=DistributedSampler(..., num_replicas={}, rank={})".format(*numbers)
             yield script, call.lineno, f"each replica has all samples in each epoch: give it {how}"
 
@@ -119,8 +119,8 @@ def _step_twice(scripts: Sequence[Script], job: Job) -> Found:
             for node in each
             if isinstance(node, ast.Call) and name_of(node) == "optimizer_step" and node.args
         }
-        for step in _steps(program) if made else ():
-            if (name := ast.unparse(step.func).removesuffix(".step")) in made:
+        for step, name in _steps(program) if made else ():
+            if name in made:
                 why = f"a second step by the same gradients, since xm.optimizer_step({name}) calls {name}.step()"
                 yield program.script, step.lineno, f"{why}: leave this one out"
 
@@ -131,8 +131,7 @@ def _clip(scripts: Sequence[Script], job: Job) -> Found:
         if "optimizer_step" not in program.used or program.averages:
             continue
         for script, call in program.calls:
-            clips = name_of(call) in ("clip_grad_norm_", "clip_grad_value_")
-            if clips and script.imported(call.func).startswith("torch.") and not any(conditions(script, call)):
+            if limits_gradients(script, call) and not any(conditions(script, call)):
                 why = "limits each replica's own gradients, before xm.optimizer_step() averages them"
                 yield (
                     script,

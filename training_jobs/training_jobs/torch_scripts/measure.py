@@ -29,6 +29,7 @@ from unittest import mock
 
 import data_service
 import torch
+from batch_tensors import tensors_in
 from data_service import BatchReader
 from data_service.plan import Plan
 from torch.optim.optimizer import register_optimizer_step_pre_hook
@@ -90,7 +91,7 @@ class Measuring:
             del batches
             self.own = None  # which ends its processes
         self.batch_size = samples_of(kept[0])
-        self.sample_bytes = sum(tensor.nbytes for tensor in tensors(kept[0])) / self.batch_size
+        self.sample_bytes = sum(tensor.nbytes for tensor in tensors_in(kept[0])) / self.batch_size
         return kept
 
     def _gradients(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
@@ -148,20 +149,9 @@ def endless(loader: DataLoader[Any]) -> Iterator[Any]:
         yield from loader
 
 
-def tensors(batch: Any) -> Iterator[torch.Tensor]:
-    if isinstance(batch, torch.Tensor):
-        yield batch
-    elif isinstance(batch, dict):
-        for one in batch.values():
-            yield from tensors(one)
-    elif isinstance(batch, list | tuple):
-        for one in batch:
-            yield from tensors(one)
-
-
 def samples_of(batch: Any) -> int:
     """The length of the first tensor of a batch, which is 1 where it has none."""
-    first = next(tensors(batch), None)
+    first = next(tensors_in(batch), None)
     return 1 if first is None or first.ndim == 0 else len(first)
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
+from batch_tensors import tensors_in
 from torch import nn
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 from torch.utils.data import dataloader
@@ -108,18 +109,6 @@ def rows_of(batch: Any) -> list[str]:
     size = len(tensors[0]) if tensors else 0
     samples = zip(*(one for one in tensors if len(one) == size), strict=True)
     return [digest(bytes_in(sample)) for sample in samples]
-
-
-def tensors_in(value: Any) -> Iterator[torch.Tensor]:
-    """The tensors in a value, at whatever depth."""
-    if isinstance(value, torch.Tensor):
-        yield value
-    elif isinstance(value, Mapping):
-        for one in value.values():
-            yield from tensors_in(one)
-    elif isinstance(value, list | tuple):
-        for one in value:
-            yield from tensors_in(one)
 
 
 def parameters_of(optimizer: torch.optim.Optimizer) -> Iterator[torch.Tensor]:
