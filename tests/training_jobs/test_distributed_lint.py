@@ -232,6 +232,18 @@ RIGHT: dict[str, tuple[Job, tuple[tuple[str, str], ...]]] = {
             ),
         ),
     ),
+    "a limit of another package": (
+        TORCHRUN,
+        (
+            ("import sys\n", "import sys\nimport plugins\n"),
+            ("    begin =", '    scaler = torch.amp.GradScaler("cpu")\n    begin ='),
+            (
+                STEP,
+                "            scaler.scale(loss).backward()\n            plugins.clip_grad_norm_(model, scaler)\n"
+                "            scaler.step(optimizer)\n",
+            ),
+        ),
+    ),
     "a scaled loss before another": (
         TORCHRUN,
         (
@@ -365,6 +377,7 @@ RIGHT_OF_REPLICAS: dict[str, tuple[tuple[str, str], ...]] = {
             f"            torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)\n{XLA_STEP}",
         ),
     ),
+    "a limit of the model's own": ((XLA_STEP, f"            model.clip_grad_norm_(1.0)\n{XLA_STEP}"),),
     "a limit after the average": (
         (
             XLA_STEP,
