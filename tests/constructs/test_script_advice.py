@@ -104,7 +104,7 @@ def test_a_module_that_awss_container_lacks_is_a_warning_unless_it_may_be_instal
     (tmp_path / "train.py").write_text(IMPORTS)
     [text] = warned_in_container(tmp_path)
     assert (
-        f"{tmp_path}/train.py:1: no transformers is in the job's container: name what has it in a requirements.txt"
+        f"{tmp_path}/train.py:1: no transformers is in the job's container: name transformers[torch] in a requirements.txt"
         in text
     )
     assert warned_in_container(tmp_path, environment={"PYTHONPATH": "/opt/ml/input/data/packages"}) == []
@@ -176,10 +176,129 @@ def test_a_framework_that_pip_would_replace_is_a_warning(tmp_path: Path, line: s
 
 def test_of_a_container_whose_modules_are_not_known_nothing_is_said(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(IMPORTS)
-    assert modules_of("pytorch-training:2.6.0-gpu-py312") is modules_of("pytorch:2.13-cpu-amzn2023-ec2") is None
+    unknown = [
+        "pytorch-training:2.3.0-gpu-py311",
+        "pytorch:2.13-cpu-amzn2023-ec2",
+        "pytorch-training:2.8-gpu-py312-cu129-ec2",
+    ]
+    unknown += [
+        f"huggingface-pytorch-training:2.8.0-transformers{version}-gpu-py312" for version in ("4.40.0", "4.56.1")
+    ]
+    assert {*map(modules_of, unknown)} == {None}
     stack = UserStack()
     stack.task(code=TrainingCode(str(tmp_path)))
     assert "script-import" not in stack.warned()
+
+
+HUB = "huggingface-pytorch-training"
+# What the Dockerfiles and the uv.lock files in aws/deep-learning-containers install; and what they do not, nor what these need.
+MODULES = {
+    # opencv-python and mpi4py are in docker/pytorch/*/cpu/uv.lock alone, flash-attn in Dockerfile.cuda.
+    "pytorch:2.13-cu133-amzn2023-sagemaker": (
+        "flash_attn transformer_engine deepspeed fastai",
+        "cv2 mpi4py transformers",
+    ),
+    "pytorch:2.13-cpu-amzn2023-sagemaker": ("cv2 mpi4py deepspeed", "flash_attn transformer_engine"),
+    "pytorch-training:2.9.0-gpu-py312": (
+        "cv2 mpi4py accelerate spacy torchdata torchtnt flash_attn h5py",
+        "fastai deepspeed",
+    ),
+    "pytorch-training:2.8.0-gpu-py312": (
+        "cv2 fastai accelerate numba shap seaborn sklearn IPython",
+        "transformers wandb deepspeed",
+    ),
+    "pytorch-training:2.8.0-cpu-py312": ("cv2 fastai accelerate", "flash_attn transformer_engine"),
+    "pytorch-training:2.8-gpu-py312-cu129-ubuntu22.04-sagemaker-v1": (
+        "smclarify sagemaker_training boto3 awscli",
+        "mlflow",
+    ),
+    "pytorch-training:2.6.0-gpu-py312": ("torchtext accelerate", "fastai smdistributed"),
+    "pytorch-training:2.5.1-gpu-py311": ("torchtext fastai smdistributed", "torchdata transformers"),
+    f"{HUB}:2.5.1-transformers4.49.0-gpu-py311-cu124-ubuntu22.04": (
+        "trl peft datasets evaluate diffusers",
+        "transformer_engine",
+    ),
+    f"{HUB}:2.7.1-transformers4.55.0-gpu-py312-cu128-ubuntu22.04": (
+        "kernels bitsandbytes kenlm librosa s3torchconnector",
+        "deepspeed wandb",
+    ),
+    f"{HUB}:2.8.0-transformers4.56.2-gpu-py312-cu129-ubuntu22.04": ("optuna codecarbon cv2 fastai timm", "ray vllm"),
+    f"{HUB}:2.9.0-transformers5.3.0-gpu-py312-cu130-ubuntu22.04": (
+        "trackio flash_attn transformer_engine",
+        "ray sigopt pyctcdecode",
+    ),
+    f"{HUB}:2.11.0-transformers5.13.1-gpu-py312-cu130-amzn2023": (
+        "vllm liger_kernel math_verify deepspeed",
+        "optuna wandb",
+    ),
+}
+
+
+@pytest.mark.parametrize("base", MODULES)
+def test_a_container_has_what_its_dockerfile_or_its_list_names(base: str) -> None:
+    known, (has, lacks) = modules_of(base), MODULES[base]
+    assert known is not None
+    assert ({*has.split()} - known, {*lacks.split()} & known) == (set(), set())
+
+
+READS_SHARES = """import os
+import torch.distributed as dist
+from torch.utils.data import DataLoader, DistributedSampler
+dist.init_process_group("nccl")
+images = Images(os.environ["SM_CHANNEL_TRAIN"])
+loader = DataLoader(images, sampler=DistributedSampler(images))
+"""
+
+
+@pytest.mark.parametrize(
+    ("instance_type", "hosts", "distribution", "mend"),
+    [
+        (
+            "ml.p4d.24xlarge",
+            2,
+            "ShardedByS3Key",
+            "1/2 of its samples: distribution='FullyReplicated', or by LOCAL_WORLD_SIZE and LOCAL_RANK",
+        ),
+        ("ml.g5.xlarge", 4, "ShardedByS3Key", "1/4 of its samples: distribution='FullyReplicated', or without it"),
+        ("ml.g5.xlarge", 1, "ShardedByS3Key", None),
+        ("ml.g5.xlarge", 4, "FullyReplicated", None),
+    ],
+)
+def test_a_share_of_each_host_that_is_dealt_out_again_is_a_warning(
+    tmp_path: Path, instance_type: str, hosts: int, distribution: Any, mend: str | None
+) -> None:
+    (tmp_path / "train.py").write_text(READS_SHARES)
+    stack = UserStack()
+    channels = {
+        "train": S3Channel(stack.bucket, "train/", distribution=distribution),
+        "test": S3Channel(stack.bucket, "test/"),
+    }
+    job = DataParallelJob(InstanceGroup(instance_type, hosts), launcher=Torchrun())
+    stack.workflow(job=job, channels=channels, code=TrainingCode(str(tmp_path)))
+    texts = [
+        text
+        for text in stack.warnings("script-shares")
+        if f"{tmp_path}/train.py:6: each host has a share of the" in text
+    ]
+    assert [mend in text for text in texts if mend] == [True] * (mend is not None)
+    assert len(texts) == (mend is not None)
+
+
+def test_what_a_container_for_gpus_lacks_and_that_for_cpus_has_is_named_as_pip_knows_it(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("import cv2, flash_attn\n")
+    for tag, job, told in [
+        (
+            "2.13.0-cu133-amzn2023-sagemaker",
+            ON_ONE_GPU,
+            "no cv2 is in the job's container: name opencv-python-headless in a",
+        ),
+        (NEWEST, ON_A_CPU, "no flash_attn is in the job's container: name flash-attn in a"),
+    ]:
+        stack = UserStack()
+        image = TrainingImage.from_dlc(stack, "Container", "pytorch", tag)
+        stack.workflow(image=image, code=TrainingCode(str(tmp_path)), job=job)
+        [text] = stack.warnings("script-import")
+        assert (told in text, text.count("is in the job's container")) == (True, 1)
 
 
 # What the containers name beside what these need in turn: pyproject.toml of PyTorch 2.13 and of TensorFlow 2.21, dependencies and

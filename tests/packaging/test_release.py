@@ -11,7 +11,8 @@ import runpy
 import subprocess
 import sys
 import zipfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from io import BytesIO
 from pathlib import Path
@@ -143,62 +144,6 @@ def test_the_workflow_of_the_page_on_ci_is_one_that_github_takes(
     )
 
 
-LOCK = """
-[[package]]
-name = "container"
-version = "1"
-source = { virtual = "." }
-
-[[package]]
-name = "Py_YAML"
-version = "6.0"
-source = { registry = "index" }
-
-[[package]]
-name = "nothing-known"
-version = "1.0"
-source = { registry = "index" }
-"""
-
-
-def test_the_modules_of_a_container_are_those_in_the_wheels_of_what_its_lock_file_names(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    for folder in ("docker/pytorch/2.13/cpu", "docker/tensorflow/2.21/cpu", "docker/tensorflow/inference/2.20/cpu"):
-        (tmp_path / folder).mkdir(parents=True)
-        (tmp_path / folder / "uv.lock").write_text(LOCK)
-    wheels = tmp_path / "wheels"
-    wheels.mkdir()
-    with zipfile.ZipFile(wheels / "py_yaml-6.0-cp312-cp312-manylinux_2_17_x86_64.whl", "w") as wheel:
-        for path in (
-            "yaml/__init__.py",
-            "_yaml/__init__.py",
-            "tests/test_yaml.py",
-            "alone.py",
-            "native.cpython-312-x86_64-linux-gnu.so",
-            "py_yaml-6.0.data/purelib/moved/__init__.py",
-            "py_yaml-6.0.data/scripts/yamllint",
-            "py_yaml-6.0.dist-info/METADATA",
-            "py_yaml.libs/libyaml.so",
-            "data/table.json",
-        ):
-            wheel.writestr(path, "")
-    written: Any = runpy.run_path(str(ROOT / "release" / "container_modules.py"))
-    facts, asked = tmp_path / "modules.json", []
-    names = written["main"].__globals__
-    monkeypatch.setitem(names, "FACTS", facts)
-    monkeypatch.setitem(names, "download", lambda name, version, folder: asked.append((name, version)))
-    monkeypatch.setattr(sys, "argv", ["container_modules.py", str(tmp_path), "--wheels", str(wheels)])
-    written["main"]()
-    beside = {"nvidia", "pip", "pkg_resources", "setuptools"}
-    assert [(name, versions, {*modules} - beside) for name, versions, modules in json.loads(facts.read_text())] == [
-        ("pytorch", ["2.13"], {"alone", "flash_attn", "moved", "native", "transformer_engine", "yaml"}),
-        ("tensorflow-training", ["2.21"], {"alone", "moved", "native", "yaml"}),
-    ]
-    assert asked == [("nothing-known", "1.0"), ("py-yaml", "6.0")]
-    assert "unknown: nothing-known" in capsys.readouterr().out
-
-
 def wheel_of_transformers(folder: Path, version: str, arguments: str, trainer: str, exported: str, parser: str) -> None:
     of_sequences = "@dataclass\nclass Seq2SeqTrainingArguments(TrainingArguments):\n    beams: int | None = None\n"
     files = {
@@ -263,24 +208,36 @@ class Index(BaseHTTPRequestHandler):
 
     wheels: ClassVar[dict[str, bytes]] = {}
     yanked: ClassVar[set[str]] = set()
+    later: ClassVar[set[str]] = set()
 
     def do_GET(self) -> None:
         name = self.path.strip("/").rpartition("/")[2]
         if (content := self.wheels.get(name)) is None:
-            found = [file for file in self.wheels if file.startswith(f"{name}-")]
-            urls = {file: f"http://{self.headers['Host']}/files/{file}" for file in found}
+            found = [file for file in self.wheels if file.startswith(f"{name.replace('-', '_')}-")]
             files = [
-                {"filename": file, "url": urls[file], "requires-python": ">=3.8", "yanked": file in self.yanked}
+                {
+                    "filename": file,
+                    "url": f"http://{self.headers['Host']}/files/{file}",
+                    "hashes": {},
+                    "requires-python": ">=3.8",
+                    "upload-time": f"{2026 if file in self.later else 2024}-06-01T00:00:00Z",
+                    "yanked": file in self.yanked,
+                }
                 for file in found
             ]
-            self.answer(200, json.dumps({"files": files}).encode())
+            answer = {"meta": {"api-version": "1.1"}, "name": name, "files": files}
+            self.answer(200, json.dumps(answer).encode(), {"Content-Type": "application/vnd.pypi.simple.v1+json"})
             return
-        asked = re.fullmatch(r"bytes=(\d*)-(\d*)", self.headers["Range"])
+        asked = re.fullmatch(r"bytes=(\d*)-(\d*)", self.headers.get("Range", "bytes=0-"))
         assert asked is not None
         first = int(asked[1]) if asked[1] else max(0, len(content) - int(asked[2]))
         last = int(asked[2]) if asked[1] and asked[2] else len(content) - 1
         part = content[first : last + 1]
         self.answer(206, part, {"Content-Range": f"bytes {first}-{first + len(part) - 1}/{len(content)}"})
+
+    def do_HEAD(self) -> None:
+        content = self.wheels[self.path.rpartition("/")[2]]
+        self.answer(200, b"", {"Content-Length": str(len(content)), "Accept-Ranges": "bytes"})
 
     def answer(self, status: int, content: bytes, headers: Mapping[str, str] | None = None) -> None:
         self.send_response(status)
@@ -293,27 +250,126 @@ class Index(BaseHTTPRequestHandler):
         pass
 
 
-def wheel_with(needs: str) -> bytes:
+@contextmanager
+def index_served() -> Iterator[str]:
+    with ThreadingHTTPServer(("127.0.0.1", 0), Index) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}/simple"
+        server.shutdown()
+
+
+def wheel_of(name: str, *paths: str, needs: str = "") -> bytes:
     content = BytesIO()
     with zipfile.ZipFile(content, "w") as wheel:
-        wheel.writestr("own.py", "own = 1\n")
-        wheel.writestr("own-1.dist-info/METADATA", f"Metadata-Version: 2.1\nName: own\nVersion: 1\n{needs}\nText\n")
+        for path in paths:
+            wheel.writestr(path, "")
+        wheel.writestr(
+            f"{name}-1.dist-info/METADATA", f"Metadata-Version: 2.1\nName: {name}\nVersion: 1\n{needs}\nText\n"
+        )
     return content.getvalue()
+
+
+LOCKED = """
+[[package]]
+name = "container"
+version = "1"
+source = { virtual = "." }
+
+[[package]]
+name = "Py_YAML"
+version = "6.0+cu130"
+source = { registry = "index" }
+
+[[package]]
+name = "nothing-known"
+version = "1.0"
+source = { registry = "index" }
+"""
+ONLY_CPU = '[[package]]\nname = "opencv-python"\nversion = "4.11"\nsource = { registry = "index" }\n'
+
+
+def test_the_modules_of_a_container_are_those_in_the_wheels_of_what_its_list_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for folder in (
+        "pytorch/2.13/cpu",
+        "pytorch/2.13/cuda",
+        "tensorflow/2.21/cpu",
+        "tensorflow/2.21/cuda",
+        "tensorflow/inference/2.20/cpu",
+    ):
+        (tmp_path / "docker" / folder).mkdir(parents=True)
+        (tmp_path / "docker" / folder / "uv.lock").write_text(LOCKED + ONLY_CPU * folder.endswith("cpu"))
+    Index.wheels = {
+        "py_yaml-6.0-cp312-cp312-win_amd64.whl": wheel_of("py_yaml", "windows.py"),
+        "py_yaml-6.0-cp312-cp312-manylinux_2_17_x86_64.whl": wheel_of(
+            "py_yaml",
+            "yaml/__init__.py",
+            "_yaml/__init__.py",
+            "tests/test_yaml.py",
+            "alone.py",
+            "native.cpython-312-x86_64-linux-gnu.so",
+            "py_yaml-6.0.data/purelib/moved/__init__.py",
+            "py_yaml-6.0.data/scripts/yamllint",
+            "py_yaml.libs/libyaml.so",
+            "data/table.json",
+        ),
+        "opencv_python-4.11-py3-none-any.whl": wheel_of("opencv_python", "cv2/__init__.py"),
+        "own-1.0-py3-none-any.whl": wheel_of("own", "own.py", needs="Requires-Dist: other"),
+        "own-2.0-py3-none-any.whl": wheel_of("own", "own.py", needs="Requires-Dist: later"),
+        "other-1.0-py3-none-any.whl": wheel_of("other", "other/__init__.py"),
+    }
+    Index.later = {"own-2.0-py3-none-any.whl"}
+    rows = [
+        [*row, "2025-01-01", "3.12", *more]
+        for row, *more in [
+            (["old-training", ["1.0"], "Dockerfile@1"], None, [["own"], ["other"]], [], ["flash_attn"]),
+            (
+                ["old-hub", ["4.49.0"], "@2"],
+                ["old-training", "1.0"],
+                [["own"], ["opencv-python"]],
+                ["other", "flash-attn"],
+                [],
+            ),
+            (["new-hub", ["5.0.0"], "@3"], ["pytorch", "2.13"], [["own"]], [], []),
+        ]
+    ]
+    (dockerfiles := tmp_path / "dockerfiles.json").write_text(json.dumps({"rows": rows}))
+    written: Any = runpy.run_path(str(ROOT / "release" / "container_modules.py"))
+    facts, names = tmp_path / "modules.json", written["main"].__globals__
+    for name, value in {"FACTS": facts, "DOCKERFILES": dockerfiles, "NEEDS": {"flash_attn": ["other"]}}.items():
+        monkeypatch.setitem(names, name, value)
+    with index_served() as index:
+        monkeypatch.setattr(sys, "argv", ["container_modules.py", str(tmp_path), index])
+        written["main"]()
+    of_each = {"nvidia", "pip", "pkg_resources", "setuptools"}
+    locked, of_gpus = {"alone", "moved", "native", "yaml"}, {"flash_attn", "transformer_engine"}
+    assert [(*row, {*modules} - of_each) for *row, modules in json.loads(facts.read_text())] == [
+        ("pytorch", ["2.13"], "cpu", locked | {"cv2"}),
+        ("pytorch", ["2.13"], "gpu", locked | of_gpus),
+        ("tensorflow-training", ["2.21"], "cpu", locked | {"cv2"}),
+        ("tensorflow-training", ["2.21"], "gpu", locked),
+        ("old-training", ["1.0"], "gpu", {"flash_attn", "other", "own"}),
+        ("old-training", ["1.0"], "cpu", {"other", "own"}),
+        ("old-hub", ["4.49.0"], "gpu", {"cv2", "own"}),
+        ("new-hub", ["5.0.0"], "gpu", locked | of_gpus | {"own", "other"}),
+    ]
+    assert "unknown: nothing-known" in capsys.readouterr().out
 
 
 def test_the_table_of_packages_is_what_an_index_has(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     needs = "Requires-Dist: torch<3,>=2 ; python_version >= '3.9'\nRequires-Dist: other\nRequires-Dist: torch; extra == 'dev'\n"
     Index.wheels = {
-        "own-1.0-py3-none-any.whl": wheel_with(needs),
-        "own-1.1-py3-none-any.whl": wheel_with(needs),
-        "own-1.2rc1-py3-none-any.whl": wheel_with(""),
-        "own-1.2-py3-none-any.whl": wheel_with(needs.replace("<3", "<4")),
+        "own-1.0-py3-none-any.whl": wheel_of("own", needs=needs),
+        "own-1.1-py3-none-any.whl": wheel_of("own", needs=needs),
+        "own-1.2rc1-py3-none-any.whl": wheel_of("own"),
+        "own-1.2-py3-none-any.whl": wheel_of("own", needs=needs.replace("<3", "<4")),
         "own-1.2.tar.gz": b"",
-        "torch-2.0-cp310-cp310-manylinux1_x86_64.whl": wheel_with(""),
-        "torch-2.0-cp311-cp311-manylinux1_x86_64.whl": wheel_with(""),
-        "torch-2.0-cp312-cp312-win_amd64.whl": wheel_with(""),
-        "torch-2.1-cp39-abi3-manylinux1_x86_64.whl": wheel_with(""),
-        "torch-2.2-py36-none-any.whl": wheel_with(""),
+        "torch-2.0-cp310-cp310-manylinux1_x86_64.whl": wheel_of("own"),
+        "torch-2.0-cp311-cp311-manylinux1_x86_64.whl": wheel_of("own"),
+        "torch-2.0-cp312-cp312-win_amd64.whl": wheel_of("own"),
+        "torch-2.1-cp39-abi3-manylinux1_x86_64.whl": wheel_of("own"),
+        "torch-2.2-py36-none-any.whl": wheel_of("own"),
         "torch-0.5.tar.gz": b"",
     }
     Index.yanked = {"torch-2.1-cp39-abi3-manylinux1_x86_64.whl"}
@@ -321,12 +377,9 @@ def test_the_table_of_packages_is_what_an_index_has(tmp_path: Path, monkeypatch:
     facts.write_text(json.dumps({"packages": {"torch": []}}))
     written: Any = runpy.run_path(str(ROOT / "release" / "package_table.py"))
     monkeypatch.setitem(written["main"].__globals__, "FACTS", facts)
-    with ThreadingHTTPServer(("127.0.0.1", 0), Index) as server:
-        Thread(target=server.serve_forever, daemon=True).start()
-        index = f"http://127.0.0.1:{server.server_port}/simple"
+    with index_served() as index:
         monkeypatch.setattr(sys, "argv", ["package_table.py", index, "own"])
         written["main"]()
-        server.shutdown()
     assert json.loads(facts.read_text())["packages"] == {
         "own": [
             ["1.0 1.1", ">=3.8", "any", ['torch<3,>=2; python_version >= "3.9"']],

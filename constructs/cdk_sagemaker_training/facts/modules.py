@@ -1,9 +1,10 @@
 """The modules in AWS's containers, which a script may import without a requirements.txt.
 
-They are those of the distributions that the containers install (aws/deep-learning-containers, e0ecede, `uv.lock` below
-`docker/pytorch` and `docker/tensorflow`, with the extra "sagemaker"), of the devices of a version together, and of the two that
-`docker/pytorch/Dockerfile.cuda` installs beside them. Older containers have no such list. `release/container_modules.py` writes
-the table anew.
+They are those of the distributions that the containers install. Of PyTorch 2.11 and later, and of TensorFlow 2.21, the `uv.lock`
+files in aws/deep-learning-containers (e0ecede, below `docker/pytorch` and `docker/tensorflow`, with the extra "sagemaker") name
+them by device, and `docker/pytorch/Dockerfile.cuda` installs two beside them. Of PyTorch 2.5 to 2.10, and of Hugging Face's from
+transformers 4.49 on, the Dockerfiles name what they install, and what that needs is what pip took then. Other containers have no
+such list. `release/container_modules.py` writes the table anew.
 """
 
 from __future__ import annotations
@@ -19,9 +20,12 @@ _TRANSFORMERS = re.compile(r"-transformers(\d+\.\d+\.\d+)-")
 
 
 @cache
-def _table() -> dict[tuple[str, str], frozenset[str]]:
+def _table() -> Mapping[tuple[str, str, str], frozenset[str]]:
+    """The modules by repository, version, of transformers where the tag names it, and device."""
     rows = json.loads(Path(__file__).with_suffix(".json").read_text())
-    return {(repository, version): frozenset(modules) for repository, versions, modules in rows for version in versions}
+    return {
+        (name, version, device): frozenset(modules) for name, versions, device, modules in rows for version in versions
+    }
 
 
 def modules_of(base: str) -> frozenset[str] | None:
@@ -31,8 +35,11 @@ def modules_of(base: str) -> frozenset[str] | None:
         base: `repository:tag`, like ``"pytorch:2.13-cpu-amzn2023-sagemaker"``.
     """
     repository, _, tag = base.partition(":")
-    version = ".".join(tag.partition("-")[0].split(".")[:2])
-    return _table().get((repository, version)) if tag.endswith("-sagemaker") else None
+    words, transformers = tag.split("-"), _TRANSFORMERS.search(tag)
+    if "ec2" in words:
+        return None
+    version = ".".join(words[0].split(".")[:2]) if transformers is None else transformers[1]
+    return _table().get((repository, version, "cpu" if "cpu" in words else "gpu"))
 
 
 def of_hugging_face(base: str) -> Mapping[str, str]:

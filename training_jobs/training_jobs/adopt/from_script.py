@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from training_jobs.facts.packages import distribution_of
 from training_jobs.lint import channels_of, options_of
 from training_jobs.lint.dataclass_options import choices_of, declared_fields, takes_others
 from training_jobs.lint.script import Script, always_imported
@@ -27,18 +28,6 @@ _FOLDERS = {
 }
 # The folder of an option by its name with underscores.
 FOLDER_OF = {name: folder for folder, names in _FOLDERS.items() for name in names.split()}
-# Distributions whose modules have other names.
-_DISTRIBUTIONS = {
-    "PIL": "pillow",
-    "bs4": "beautifulsoup4",
-    "cv2": "opencv-python-headless",
-    "dateutil": "python-dateutil",
-    "dotenv": "python-dotenv",
-    "skimage": "scikit-image",
-    "sklearn": "scikit-learn",
-    "transformers": "transformers[torch]",  # whose Trainer needs accelerate
-    "yaml": "pyyaml",
-}
 # Modules of the frameworks of AWS's containers, and of their toolkit.
 _OF_CONTAINERS = frozenset(
     ["boto3", "botocore", "numpy", "sagemaker_training", "tensorflow", "torch", "torchaudio", "torchvision"]
@@ -200,7 +189,7 @@ def _imported(path: Path, tree: ast.Module) -> set[str]:
 
 def _requirements(modules: set[str], tensorflow: bool) -> tuple[str, ...]:
     others = modules - sys.stdlib_module_names - _OF_CONTAINERS - ({"keras"} if tensorflow else set())
-    found = (_DISTRIBUTIONS.get(module, module.replace("_", "-")) for module in others)
+    found = (distribution_of(module) or module.replace("_", "-") for module in others)
     return tuple(sorted(one.removesuffix("[torch]") if tensorflow else one for one in found))
 
 

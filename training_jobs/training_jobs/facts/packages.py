@@ -19,6 +19,18 @@ from packaging.tags import Tag, compatible_tags, cpython_tags
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
+# Distributions whose modules have other names.
+_DISTRIBUTIONS = {
+    "PIL": "pillow",
+    "bs4": "beautifulsoup4",
+    "cv2": "opencv-python-headless",
+    "dateutil": "python-dateutil",
+    "dotenv": "python-dotenv",
+    "skimage": "scikit-image",
+    "sklearn": "scikit-learn",
+    "transformers": "transformers[torch]",  # whose Trainer needs accelerate
+    "yaml": "pyyaml",
+}
 # No other package of the table brings these, and those that it leaves out do not either.
 _BY_EXTRAS = ("deepspeed", "flash-attn", "wandb")
 # Modules that are not named as their packages.
@@ -64,6 +76,12 @@ def _runs(needed: SpecifierSet, python: int) -> bool:
 def is_known(name: str) -> bool:
     """Whether the table has a package."""
     return canonicalize_name(name) in _packages()
+
+
+def distribution_of(module: str) -> str | None:
+    """Return what pip installs for a module, like ``"opencv-python-headless"`` for ``"cv2"``; None where that is not known."""
+    name = module.replace("_", "-")
+    return _DISTRIBUTIONS.get(module) or (name if is_known(name) else None)
 
 
 @cache

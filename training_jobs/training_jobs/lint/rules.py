@@ -10,6 +10,7 @@ import ast
 import re
 from collections.abc import Callable, Iterator, Sequence
 
+from training_jobs.facts.packages import distribution_of
 from training_jobs.lint.dataclass_options import unknown_arguments, wrong_values
 from training_jobs.lint.distributed import DISTRIBUTED
 from training_jobs.lint.downloads import downloaded
@@ -29,8 +30,9 @@ from training_jobs.lint.script import (
     variable_read,
     whole_name,
 )
+from training_jobs.lint.shares import SHARES
 
-RULES: dict[str, Check] = {**DISTRIBUTED, **REPLICAS, **RESUME}
+RULES: dict[str, Check] = {**DISTRIBUTED, **REPLICAS, **RESUME, **SHARES}
 
 _LOGS = re.compile(
     r"^(?:print|xm\.master_print|(?:\w+\.)*(?:log(?:ger|ging)?|_logger)\.(?:info|debug|warning)|"
@@ -450,7 +452,11 @@ def _import(scripts: Sequence[Script], job: Job) -> Found:
                 seen.add(name)
                 left += [one for one in scripts if one.path in (f"{name}.py", f"{name}/__init__.py")]
             elif name not in folder and job.lacks(name):
-                yield script, line, f"no {name} is in the job's {_where_to_name('what has it', job)}"
+                yield (
+                    script,
+                    line,
+                    f"no {name} is in the job's {_where_to_name(distribution_of(name) or 'what has it', job)}",
+                )
         for call in script.calls:
             for needed in dependencies_in(script, call):
                 if all(map(job.lacks, needed.modules)) and not _conditional(script, call):
