@@ -12,17 +12,25 @@ import socket
 import sys
 import tempfile
 import traceback
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import torch  # before the forks
 import torch.distributed.fsdp
+import transformers
+from accelerate import Accelerator
 from distributed_scripts import NOT_RUN, PLANTS, SCRIPT, WITHOUT
 from replica_scripts import CLIPPED, REPLICA_PLANTS, STEP
 from replica_scripts import SCRIPT as REPLICA
+from share_scripts import OF_LIBRARIES, REPLICATED, RUN_LIBRARIES, SHARDED, SHARE_PLANTS
+
+from training_jobs.lint import Job
 
 
-def run(text: str, folder: Path, *, ranks: int = 2, epochs: int = 2) -> list[dict[str, Any]]:
+def run(
+    text: str, folder: Path, *, ranks: int = 2, epochs: int = 2, hosts: Sequence[Path] = ()
+) -> list[dict[str, Any]]:
     """Runs a script, and returns what each process wrote, or its exception.
 
     Args:
@@ -30,6 +38,7 @@ def run(text: str, folder: Path, *, ranks: int = 2, epochs: int = 2) -> list[dic
         folder: Where it runs.
         ranks: The number of processes; 0 for one without torchrun's variables.
         epochs: The number of its epochs.
+        hosts: The folder of the channel on each host; none for one host without a channel.
     """
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -51,10 +60,14 @@ def run(text: str, folder: Path, *, ranks: int = 2, epochs: int = 2) -> list[dic
     for rank in range(max(ranks, 1)):
         if not (child := os.fork()):
             os.chdir(folder)
+            of_host = ranks // max(len(hosts), 1)
+            if hosts:
+                os.environ["SM_CHANNEL_TRAIN"] = str(hosts[rank // of_host])
             of_torchrun = {
                 "RANK": rank,
-                "LOCAL_RANK": rank,
+                "LOCAL_RANK": rank % max(of_host, 1),
                 "WORLD_SIZE": ranks,
+                "LOCAL_WORLD_SIZE": of_host,
                 "MASTER_ADDR": "127.0.0.1",
                 "MASTER_PORT": port,
             }
@@ -93,7 +106,19 @@ def _read(file: Path) -> dict[str, Any]:
     return found
 
 
+def run_on_hosts(text: str, folder: Path, job: Job) -> list[dict[str, Any]]:
+    """Runs one epoch of a script on the hosts of a job, which have the files of the channel that SageMaker would give them."""
+    folders = []
+    for host in range(job.hosts or 1):
+        (channel := folder / f"channel-{host}").mkdir(parents=True)
+        for number in range(host if job.sharded else 0, 32, job.hosts or 1 if job.sharded else 1):
+            (channel / str(number)).write_text("")
+        folders.append(channel)
+    return run(text, folder, ranks=job.processes or 1, epochs=1, hosts=folders)
+
+
 def main() -> None:
+    assert {Accelerator, transformers.Trainer}  # whose modules are imported before the forks
     torch.set_num_threads(1)
     sys.path.append(str(Path(__file__).with_name("xla_stand_in")))
     found: dict[str, Any] = {}
@@ -106,6 +131,17 @@ def main() -> None:
                 folder.mkdir(parents=True)
                 print(name, kind, file=sys.stderr)
                 found.setdefault(name, {})[kind] = run(text, folder, ranks=0 if plant.job is WITHOUT else 2)
+        for name, plant in SHARE_PLANTS.items():
+            right, wrong = plant.scripts()
+            found[name] = {
+                kind: run_on_hosts(text, Path(place, name, kind), plant.job)
+                for kind, text in (("right", right), ("wrong", wrong))
+            }
+        for name in RUN_LIBRARIES:
+            found[f"{name} of shares"] = {
+                kind: run_on_hosts(OF_LIBRARIES[name], Path(place, name, kind), job)
+                for kind, job in (("right", REPLICATED), ("wrong", SHARDED))
+            }
         # One process with the samples that both have in a step.
         clipped = REPLICA.replace(STEP, CLIPPED)
         for name, text in {"whole": SCRIPT, "whole of replicas": REPLICA, "whole, clipped": clipped}.items():

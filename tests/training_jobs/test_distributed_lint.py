@@ -24,12 +24,14 @@ from distributed_scripts import PLANTS as OF_PROCESSES
 from pages import part
 from replica_scripts import REPLICA_PLANTS
 from replica_scripts import SCRIPT as OF_REPLICAS
+from share_scripts import NOT_DEALT, OF_LIBRARIES, REPLICATED, RUN_LIBRARIES, SHARDED, SHARE_PLANTS
 from typer.testing import CliRunner
 
 from training_jobs.cli.main import app
 from training_jobs.lint import Job, lint_folder
 from training_jobs.lint.distributed import DISTRIBUTED
 from training_jobs.lint.replicas import REPLICAS
+from training_jobs.lint.shares import SHARES
 
 PLANTS = {**OF_PROCESSES, **REPLICA_PLANTS}
 PAGE = Path(__file__).parents[2] / "docs" / "lint.md"
@@ -41,12 +43,26 @@ def found_in(folder: Path, text: str, job: Job) -> list[tuple[str, int]]:
     return [(one.rule, one.line) for one in lint_folder(folder, job)]
 
 
-@pytest.mark.parametrize("name", PLANTS)
+def line_of(text: str) -> int:
+    [line] = [number for number, text in enumerate(text.splitlines(), start=1) if "# HERE" in text]
+    return line
+
+
+@pytest.mark.parametrize("name", {**PLANTS, **SHARE_PLANTS})
 def test_a_mistake_is_found_on_its_line_and_the_right_script_has_none(name: str, tmp_path: Path) -> None:
-    right, wrong = PLANTS[name].scripts()
-    [line] = [number for number, text in enumerate(wrong.splitlines(), start=1) if "# HERE" in text]
-    assert found_in(tmp_path, right, PLANTS[name].job) == []
-    assert found_in(tmp_path, wrong, PLANTS[name].job) == [(PLANTS[name].rule, line)]
+    plant = {**PLANTS, **SHARE_PLANTS}[name]
+    right, wrong = plant.scripts()
+    assert found_in(tmp_path, right, plant.job) == []
+    assert found_in(tmp_path, wrong, plant.job) == [(plant.rule, line_of(wrong))]
+
+
+@pytest.mark.parametrize("name", OF_LIBRARIES)
+def test_a_library_that_deals_samples_out_deals_out_shares_again(name: str, tmp_path: Path) -> None:
+    text = OF_LIBRARIES[name]
+    assert found_in(tmp_path, text, SHARDED) == [("shares", line_of(text))]
+    assert found_in(tmp_path, text, replace(SHARDED, hosts=1)) == found_in(tmp_path, text, REPLICATED) == []
+    if name in NOT_DEALT:
+        assert found_in(tmp_path, changed(text, NOT_DEALT[name]), SHARDED) == []
 
 
 @pytest.mark.parametrize(
@@ -67,8 +83,9 @@ def test_the_warning_of_a_collective_says_which_ranks_reach_it(name: str, ranks:
 
 def test_the_page_has_each_rule_what_is_planted_of_it_how_it_ends_and_its_source() -> None:
     rows = ["| rule | a mistake | which in PyTorch | source |", "|---|---|---|---|"]
-    for rule, check in {**DISTRIBUTED, **REPLICAS}.items():
-        planted = [name for name, plant in PLANTS.items() if plant.rule == rule]
+    for rule, check in {**DISTRIBUTED, **REPLICAS, **SHARES}.items():
+        planted = [name for name, plant in {**PLANTS, **SHARE_PLANTS}.items() if plant.rule == rule]
+        planted += [f"{name}, on shares" for name in OF_LIBRARIES if rule == "shares"]
         ends = "was not run" if rule in NOT_RUN else "ends with an error" if rule in ENDS else "succeeds, and is wrong"
         source = " ".join((check.__doc__ or "").split())
         rows.append(f"| `{rule}` | {'; '.join(planted)} | {ends} | {source} |")
@@ -542,6 +559,30 @@ def test_replicas_of_a_wrong_script_end_apart_unless_they_average_gradients_and_
 ) -> None:
     first, second = map(values, outcomes[name]["wrong"])
     assert (first == second) == (REPLICA_PLANTS[name].rule not in ("xla-gradients", "xla-weights"))
+
+
+def seen_by(outcome: dict[str, Any], kind: str) -> list[int]:
+    return sorted(number for one in outcome[kind] for number in one["seen"])
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("name", SHARE_PLANTS)
+def test_the_hosts_of_the_right_script_read_each_sample_once_and_those_of_the_wrong_one_half_or_twice(
+    name: str, outcomes: dict[str, Any]
+) -> None:
+    right, wrong = seen_by(outcomes[name], "right"), seen_by(outcomes[name], "wrong")
+    assert right == [*range(32)]
+    if SHARE_PLANTS[name].rule == "shares":
+        assert (len(wrong), len({*wrong})) == (16, 16)
+    else:
+        assert wrong == sorted([*range(32)] * 2)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("name", RUN_LIBRARIES)
+def test_a_library_reads_half_of_what_is_sharded(name: str, outcomes: dict[str, Any]) -> None:
+    right, wrong = seen_by(outcomes[f"{name} of shares"], "right"), seen_by(outcomes[f"{name} of shares"], "wrong")
+    assert (right, len(wrong), len({*wrong})) == ([*range(32)], 16, 16)
 
 
 @pytest.mark.soak

@@ -15,6 +15,7 @@ from training_jobs.lint import Finding, Job, lint_folder
 from training_jobs.lint.distributed import DISTRIBUTED
 from training_jobs.lint.replicas import REPLICAS
 from training_jobs.lint.resume import RESUME
+from training_jobs.lint.shares import SHARES
 from training_jobs.lint.rules import RULES
 
 TRAINING_CODE = Path(__file__).parents[2] / "training_code"
@@ -241,7 +242,7 @@ def test_a_file_that_the_script_imports_must_find_its_modules_too_and_no_other_m
 
 def test_the_page_has_a_row_for_each_rule_and_each_is_planted() -> None:
     rows = re.findall(r"^\| `([\w-]+)` \|", (TRAINING_CODE.parent / "docs" / "lint.md").read_text(), re.M)
-    assert sorted(rows) == sorted(RULES) == sorted({*(rule for rule, *_ in PLANTED), *DISTRIBUTED, *REPLICAS, *RESUME})
+    assert sorted(rows) == sorted(RULES) == sorted({*(rule for rule, *_ in PLANTED), *DISTRIBUTED, *REPLICAS, *RESUME, *SHARES})
 
 
 def test_the_command_prints_each_with_file_and_line_and_ends_with_1(tmp_path: Path) -> None:

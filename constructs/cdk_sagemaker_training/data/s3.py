@@ -152,7 +152,8 @@ class S3Channel(Value):
         bucket: The bucket or access point.
         prefix: How the keys begin, or the key of a manifest (see ``data_type``). Must end with a slash if ``subfolder`` is set.
         groups: Names of the instance groups that receive the channel; None for all hosts.
-        distribution: ``"FullyReplicated"`` gives each host all objects, ``"ShardedByS3Key"`` about an equal share of them.
+        distribution: ``"FullyReplicated"`` gives each host all objects, ``"ShardedByS3Key"`` about an equal share of them,
+            which a sampler of the processes of all hosts would deal out again.
         input_mode: ``"File"`` copies the objects before the script starts, ``"FastFile"`` streams them as files, ``"Pipe"`` as
             named pipes.
         content_type: MIME type of the data, which SageMaker passes to the container; None for none.

@@ -19,6 +19,7 @@ from training_jobs.lint.program import (
     statements_before,
 )
 from training_jobs.lint.script import Check, Found, Job, Script, constant, keyword, name_of, variable_read, whole_name
+from training_jobs.lint.shares import share_of
 
 _SHARDING = ("FullyShardedDataParallel", "FSDP", "fully_shard")
 _COLLECTIVES = re.compile(
@@ -26,6 +27,8 @@ _COLLECTIVES = re.compile(
 )
 _COLLECTIVES_OF_XLA = ("rendezvous", "mesh_reduce", "collective_broadcast", "optimizer_step")
 _OF_SHARDED = ("state_dict", "clip_grad_norm_")
+# How many processes a host has, and which one of them it is, by torchrun's variables.
+OF_HOST = ("int(os.environ['LOCAL_WORLD_SIZE'])", "int(os.environ['LOCAL_RANK'])")
 # What has another value on each process.
 OF_PROCESS = re.compile(r"\b\w*rank\b|ordinal|process_index", re.IGNORECASE)
 _RANK = re.compile(rf"{OF_PROCESS.pattern}|world_size", re.IGNORECASE)
@@ -158,19 +161,20 @@ def _gradients(scripts: Sequence[Script], job: Job) -> Found:
 def _samples(scripts: Sequence[Script], job: Job) -> Found:
     """PyTorch's DistributedSampler: each process "load[s] a subset of the original dataset that is exclusive to it"."""
     for program in _together(scripts, job):
-        for script, call in loaders_of_all_samples(program):
-            yield (
-                script,
-                call.lineno,
-                "each process has all samples in each epoch: give it sampler=DistributedSampler(...)",
-            )
+        for script, call, channel in loaders_of_all_samples(program, job):
+            why = "each process has all samples in each epoch: give it sampler=DistributedSampler(...)"
+            if channel:
+                why = f"each process of a host has all of the host's share of the channel {channel!r} in each epoch: give it "
+                why += "sampler=DistributedSampler(..., num_replicas={}, rank={})".format(*OF_HOST)
+            yield script, call.lineno, why
 
 
-def loaders_of_all_samples(program: Program) -> Iterator[tuple[Script, ast.Call]]:
-    """Yield the loaders by which each process of a program has all samples, each with its script.
+def loaders_of_all_samples(program: Program, job: Job) -> Iterator[tuple[Script, ast.Call, str]]:
+    """Yield the loaders by which each process has all samples, with their scripts and the channels of which hosts have shares.
 
     Args:
         program: The program.
+        job: The job.
     """
     seeded = any(name_of(call) in _SEEDS and _RANK.search(ast.unparse(call)) for _, call in program.calls)
     if not seeded and not any(map(_DEALS.search, program.used)):
@@ -180,7 +184,9 @@ def loaders_of_all_samples(program: Program) -> Iterator[tuple[Script, ast.Call]
                 and not script.is_within(call, _EVALUATES)
                 and _has_all(program, script, call)
             ):
-                yield script, call
+                channel = share_of(program, script, [*call.args[:1], *filter(None, [keyword(call, "dataset")])], job)
+                if not channel or job.processes_per_host != 1:
+                    yield script, call, channel
 
 
 def _has_all(program: Program, script: Script, loader: ast.Call) -> bool:

@@ -10,7 +10,7 @@ import ast
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
-from training_jobs.lint.distributed import OF_PROCESS, limits_gradients, loaders_of_all_samples
+from training_jobs.lint.distributed import OF_HOST, OF_PROCESS, limits_gradients, loaders_of_all_samples
 from training_jobs.lint.program import Program, conditions, programs
 from training_jobs.lint.script import Check, Found, Job, Script, constant, keyword, name_of
 
@@ -105,7 +105,8 @@ def _samples(scripts: Sequence[Script], job: Job) -> Found:
         # Those of torch_xla.core.xla_model end with PyTorch/XLA 2.7; torch_xla.runtime begins with 2.1.
         is_old = {"xrt_world_size", "get_ordinal"} & program.used or job.versions.get("torch", "").startswith("1.")
         numbers = ("xm.xrt_world_size()", "xm.get_ordinal()") if is_old else ("xr.world_size()", "xr.global_ordinal()")
-        for script, call in loaders_of_all_samples(program):
+        for script, call, channel in loaders_of_all_samples(program, job):
+            numbers = OF_HOST if channel else numbers
             how = "sampler=DistributedSampler(..., num_replicas={}, rank={})".format(*numbers)
             yield script, call.lineno, f"each replica has all samples in each epoch: give it {how}"
 

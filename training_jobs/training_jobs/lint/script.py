@@ -33,6 +33,7 @@ class Job:
         checkpoints: Whether its checkpoints are kept for the job that goes on where it failed.
         groups: Names of its instance groups; empty where there are none, or they are not known.
         channels: Names of its channels; None where they are not known.
+        sharded: Those of which each host has a share.
         entry_point: Path of the file that is started; "" where it is not known.
         modules: What it may import beside Python's own modules and the folder's; None where that is not known.
         absent: Modules that are certainly not there, where not all are known.
@@ -54,6 +55,7 @@ class Job:
     checkpoints: bool = False
     groups: tuple[str, ...] = ()
     channels: tuple[str, ...] | None = None
+    sharded: tuple[str, ...] = ()
     entry_point: str = ""
     modules: frozenset[str] | None = None
     absent: frozenset[str] = frozenset()

@@ -48,6 +48,7 @@ def script_advice(
     from training_jobs.lint.resume import OPTIONS
 
     request, compilers = context.job_request, compilers_of(context)
+    channels = context.props.get("channels") or {}
     job = replace(
         installed or Job(),
         compiled=any(compilers),
@@ -56,7 +57,8 @@ def script_advice(
         spot=context.props.get("spot") is not None,
         checkpoints=checkpoints_of(context.props) is not None,
         groups=request.group_names,
-        channels=tuple(context.props.get("channels") or ()),
+        channels=tuple(channels),
+        sharded=tuple(name for name, one in channels.items() if getattr(one, "distribution", "") == "ShardedByS3Key"),
         entry_point=entry_point,
         arguments={name: value for name, value in given_arguments(context).items() if name in OPTIONS},
         device=device_of(request),
