@@ -15,8 +15,8 @@ from training_jobs.lint import Finding, Job, lint_folder
 from training_jobs.lint.distributed import DISTRIBUTED
 from training_jobs.lint.replicas import REPLICAS
 from training_jobs.lint.resume import RESUME
-from training_jobs.lint.shares import SHARES
 from training_jobs.lint.rules import RULES
+from training_jobs.lint.shares import SHARES
 
 TRAINING_CODE = Path(__file__).parents[2] / "training_code"
 COMPILED, XLA = Job(compiled=True), Job(compiled=True, xla=True)
