@@ -75,7 +75,8 @@ def run(
             os.environ.update(SM_HOSTS='["algo-1"]', SM_CURRENT_HOST="algo-1", EPOCHS=str(epochs))
             os.environ["TORCHELASTIC_USE_AGENT_STORE"] = "True"
             sys.argv = ["train.py", f"{rank}.json"]
-            os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+            for stream in (1, 2):
+                os.dup2(os.open(os.devnull, os.O_WRONLY), stream)
             signal.alarm(20)  # what waits for ever is ended
             torch.seed()  # as a process that starts has random numbers of its own
             status = 0
@@ -106,12 +107,12 @@ def _read(file: Path) -> dict[str, Any]:
     return found
 
 
-def run_on_hosts(text: str, folder: Path, job: Job) -> list[dict[str, Any]]:
+def run_on_hosts(text: str, folder: Path, job: Job, samples: int = 32) -> list[dict[str, Any]]:
     """Runs one epoch of a script on the hosts of a job, which have the files of the channel that SageMaker would give them."""
     folders = []
     for host in range(job.hosts or 1):
         (channel := folder / f"channel-{host}").mkdir(parents=True)
-        for number in range(host if job.sharded else 0, 32, job.hosts or 1 if job.sharded else 1):
+        for number in range(host if job.sharded else 0, samples, job.hosts or 1 if job.sharded else 1):
             (channel / str(number)).write_text("")
         folders.append(channel)
     return run(text, folder, ranks=job.processes or 1, epochs=1, hosts=folders)
@@ -132,10 +133,10 @@ def main() -> None:
                 print(name, kind, file=sys.stderr)
                 found.setdefault(name, {})[kind] = run(text, folder, ranks=0 if plant.job is WITHOUT else 2)
         for name, plant in SHARE_PLANTS.items():
-            right, wrong = plant.scripts()
+            samples = 25 if plant.rule == "uneven-shares" else 32
             found[name] = {
-                kind: run_on_hosts(text, Path(place, name, kind), plant.job)
-                for kind, text in (("right", right), ("wrong", wrong))
+                kind: run_on_hosts(text, Path(place, name, kind), plant.job, samples)
+                for kind, text in zip(("right", "wrong"), plant.scripts(), strict=True)
             }
         for name in RUN_LIBRARIES:
             found[f"{name} of shares"] = {

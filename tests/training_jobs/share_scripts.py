@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from distributed_scripts import SCRIPT, Plant, changed
+from distributed_scripts import FOUND_LOOP, LOOP, SCRIPT, Plant, changed
 
 from training_jobs.lint import Job
 
@@ -20,7 +20,17 @@ FOLDER = 'os.environ["SM_CHANNEL_TRAIN"]'
 OF_CHANNEL = f"""    numbers = torch.tensor(sorted(map(int, os.listdir({FOLDER}))))
     images = TensorDataset(numbers, inputs[numbers], inputs[numbers].sum(1, keepdim=True))
 """
-READS = changed(SCRIPT, (IMAGES, OF_CHANNEL), ("batch_size=4", "batch_size=2"))
+ALIKE = """        least = torch.tensor(len(loader))
+        dist.all_reduce(least, dist.ReduceOp.MIN)
+        for numbers, images, labels in itertools.islice(loader, least.item()):
+"""
+READS = changed(
+    SCRIPT,
+    (IMAGES, OF_CHANNEL),
+    ("batch_size=4", "batch_size=2"),
+    (LOOP, ALIKE),
+    ("import json\n", "import itertools\nimport json\n"),
+)
 SAMPLER = "    sampler = DistributedSampler(images, shuffle=False)\n"
 AGAIN = SAMPLER.replace("\n", "  # HERE\n")
 OF_HOST = SAMPLER.replace(
@@ -42,7 +52,7 @@ AS_OPTION = (
         "def images_of(folder, inputs):\n    numbers = torch.tensor(sorted(map(int, os.listdir(folder))))\n"
         "    return TensorDataset(numbers, inputs[numbers], inputs[numbers].sum(1, keepdim=True))\n\n\ndef main():",
     ),
-    ("import json\n", "import argparse\nimport json\n"),
+    ("import itertools\n", "import argparse\nimport itertools\n"),
 )
 BY_TRAINER = f"""
 import json
@@ -188,6 +198,7 @@ SHARE_PLANTS = {
     "all samples dealt out on each host": Plant(
         "sampler-of-host", REPLICATED, SAMPLER, OF_HOST.replace("\n", "  # HERE\n"), of=READS
     ),
+    "as many steps as a share has": Plant("uneven-shares", SHARDED, ALIKE, FOUND_LOOP, ((SAMPLER, OF_HOST),), of=READS),
     "a share without a sampler": Plant(
         "samples", SHARDED, "sampler=sampler)", "shuffle=False)  # HERE", ((SAMPLER, OF_HOST),), of=READS
     ),

@@ -242,7 +242,11 @@ def test_a_file_that_the_script_imports_must_find_its_modules_too_and_no_other_m
 
 def test_the_page_has_a_row_for_each_rule_and_each_is_planted() -> None:
     rows = re.findall(r"^\| `([\w-]+)` \|", (TRAINING_CODE.parent / "docs" / "lint.md").read_text(), re.M)
-    assert sorted(rows) == sorted(RULES) == sorted({*(rule for rule, *_ in PLANTED), *DISTRIBUTED, *REPLICAS, *RESUME, *SHARES})
+    assert (
+        sorted(rows)
+        == sorted(RULES)
+        == sorted({*(rule for rule, *_ in PLANTED), *DISTRIBUTED, *REPLICAS, *RESUME, *SHARES})
+    )
 
 
 def test_the_command_prints_each_with_file_and_line_and_ends_with_1(tmp_path: Path) -> None:

@@ -10,13 +10,17 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from training_jobs.lint.program import (
+    AGREES,
+    STARTS,
     Program,
     are_opposite,
     conditions,
     function_around,
+    is_alone,
     programs,
     side_of,
     statements_before,
+    together,
 )
 from training_jobs.lint.script import Check, Found, Job, Script, constant, keyword, name_of, variable_read, whole_name
 from training_jobs.lint.shares import share_of
@@ -44,7 +48,6 @@ _DEALT = re.compile(r"shard|split_\w*by|replica|stream|iterable|\bwds\b|rank|ord
 _SAMPLER = re.compile(r"\b\w*sampler\b", re.IGNORECASE)
 # Samplers that have all samples, on each process.
 _OF_ALL = {"randomsampler", "sequentialsampler", "weightedrandomsampler", "subsetrandomsampler"}
-_SHARES = re.compile(r"reduce|gather|broadcast|^Join$|^join$", re.IGNORECASE)
 _STRATEGIES = re.compile(
     r"multi_?worker|parameter_?server|collective_?all|horovod|^hvd$|smdistributed|dtensor|tpustrategy|distribution|devicemesh|^ray$",
     re.IGNORECASE,
@@ -52,7 +55,6 @@ _STRATEGIES = re.compile(
 _EVALUATES = re.compile(r"eval|valid|\bval|_val|test|predict|\bdev|infer", re.IGNORECASE)
 _OPTIMIZER = re.compile(r"adam|sgd|optim|lion|adafactor|rmsprop|lamb", re.IGNORECASE)
 _ZEROES = re.compile(r"zero_?grad|(?:clear|reset)_grad|\.grad\s*=\s*None|\.grad(?:\.data)?\.(?:zero_|fill_|mul_|copy_)")
-_STARTS = ("spawn", "Process", "Popen", "start_processes", "check_call")
 _OF_LAUNCHER = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE")
 _SETS = re.compile(
     r"""environ\[["']\w*(?:RANK|WORLD_SIZE)["']\]\s*=(?!=)|setdefault\(\s*["']\w*RANK|["']\w*RANK["']\s+(?:not )?in\b"""
@@ -66,24 +68,12 @@ _ON_MAY_BE_ONE = re.compile(r"""\.cuda\(\)|["']cuda(?::0)?["']""")
 _OF_HOSTS = re.compile(r"hosts|num_nodes|nnodes|node_rank|host_rank", re.IGNORECASE)
 
 
-def _is_alone(scripts: Sequence[Script], job: Job) -> bool:
-    """Whether the job has one process, which starts no other."""
-    return job.processes == 1 and not any({*_STARTS} & script.used_names for script in scripts)
-
-
-def _together(scripts: Sequence[Script], job: Job) -> Iterator[Program]:
-    """The programs of several processes that join a process group themselves."""
-    for program in () if _is_alone(scripts, job) else programs(scripts, job.entry_point):
-        if program.by_hand and program.joins:
-            yield program
-
-
 def _collective(scripts: Sequence[Script], job: Job) -> Found:
     """torch.distributed: "Collective communication functions": each process of the group calls them, or the others wait.
 
     So do ``torch.distributed.checkpoint.save``, the forward and the ``state_dict`` of a sharded model (FSDP).
     """
-    for script in () if _is_alone(scripts, job) else scripts:
+    for script in () if is_alone(scripts, job) else scripts:
         sharded = _sharded(script)
         waiting = {
             name
@@ -141,7 +131,7 @@ def _is_collective(script: Script, call: ast.Call) -> bool:
 def _process_group(scripts: Sequence[Script], job: Job) -> Found:
     """torch.distributed, "Initialization": a process belongs to no group before ``init_process_group``."""
     for program in programs(scripts, job.entry_point) if (job.processes or 1) > 1 else ():
-        starts = {*_STARTS, "run"} & program.used
+        starts = {*STARTS, "run"} & program.used
         if program.by_hand and not program.joins and not starts and not program.averages:
             how = "call torch.distributed.init_process_group() and wrap the model in DistributedDataParallel"
             why = (
@@ -152,7 +142,7 @@ def _process_group(scripts: Sequence[Script], job: Job) -> Found:
 
 def _gradients(scripts: Sequence[Script], job: Job) -> Found:
     """PyTorch's tutorial "Getting Started with Distributed Data Parallel": DDP averages gradients, a process group does not."""
-    for program in _together(scripts, job):
+    for program in together(scripts, job):
         if not program.averages:
             why = "the process group averages no gradients, so that each process trains a model of its own"
             yield program.script, program.line, f"{why}: wrap the model in DistributedDataParallel"
@@ -160,7 +150,7 @@ def _gradients(scripts: Sequence[Script], job: Job) -> Found:
 
 def _samples(scripts: Sequence[Script], job: Job) -> Found:
     """PyTorch's DistributedSampler: each process "load[s] a subset of the original dataset that is exclusive to it"."""
-    for program in _together(scripts, job):
+    for program in together(scripts, job):
         for script, call, channel in loaders_of_all_samples(program, job):
             why = "each process has all samples in each epoch: give it sampler=DistributedSampler(...)"
             if channel:
@@ -235,8 +225,8 @@ def _given(program: Program, script: Script, node: ast.AST) -> list[ast.AST]:
 
 def _agree(scripts: Sequence[Script], job: Job) -> Found:
     """DDP's ``join``, "for training with uneven inputs": without it the others wait for a process that makes fewer steps."""
-    for program in _together(scripts, job):
-        for script in () if any(map(_SHARES.search, program.used)) else program.scripts:
+    for program in together(scripts, job):
+        for script in () if any(map(AGREES.search, program.used)) else program.scripts:
             inside = {node for loop in script.step_loops for node in ast.walk(loop) if isinstance(node, ast.If)}
             for node in inside:
                 leaves = isinstance(node.body[-1], ast.Break | ast.Continue)
@@ -263,7 +253,7 @@ def _decides(program: Program, script: Script, test: ast.expr) -> str:
 def _writes(scripts: Sequence[Script], job: Job) -> Found:
     """DDP's tutorial, "Save and Load Checkpoints": "save the model in only one process"."""
     # Machines have disks of their own.
-    for program in _together(scripts, job) if job.processes_per_host != 1 else ():
+    for program in together(scripts, job) if job.processes_per_host != 1 else ():
         for script, call in program.calls:
             if script.imported(call.func) == "torch.save" and not _is_of_one(program, script, call):
                 why = "all processes of a host write this file, and each cuts short what another has written"
@@ -346,7 +336,7 @@ def _sharded_later(scripts: Sequence[Script], job: Job) -> Found:
 
 def _clip_shards(scripts: Sequence[Script], job: Job) -> Found:
     """FSDP's ``clip_grad_norm_``: "use this method instead of torch.nn.utils.clip_grad_norm_", where gradients are sharded."""
-    for program in () if _is_alone(scripts, job) else programs(scripts, job.entry_point):
+    for program in () if is_alone(scripts, job) else programs(scripts, job.entry_point):
         if {"FSDP", "FullyShardedDataParallel"} & program.called and not {"fully_shard", "NO_SHARD"} & program.used:
             clips = [(one, call) for one, call in program.calls if name_of(call) == "clip_grad_norm_"]
             if all(script.imported(call.func).startswith("torch.nn.utils") for script, call in clips):
@@ -395,7 +385,7 @@ def _is_certain(program: Program, script: Script, node: ast.AST, depth: int = 4)
 def _one_device(scripts: Sequence[Script], job: Job) -> Found:
     """NCCL takes one process for each device ("Duplicate GPU detected"); DDP's tutorial: "one process per device"."""
     several = (job.processes_per_host or 1) > 1 and job.launched and job.device != "cpu"
-    for program in _together(scripts, job) if several else ():
+    for program in together(scripts, job) if several else ():
         for script in () if program.mentions(_PICKS) else program.scripts:
             for number, text in enumerate(script.text.splitlines(), start=1):
                 if _ON_MAY_BE_ONE.search(text.partition("#")[0]):

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Literal
 
-from training_jobs.lint.script import Function, Loop, Script, constant, name_of
+from training_jobs.lint.script import Function, Job, Loop, Script, constant, name_of
 
 # Libraries that join processes, average gradients and deal out samples by themselves, or may.
 _LIBRARIES = re.compile(
@@ -40,6 +40,10 @@ _FIRST = re.compile(
     r"(?:^|\.)(?:is_)?(?:main|master|local_main|main_local)(?:_process|_rank)?(?:\(\))?$"
     r"|is_world_process_zero(?:\(\))?$|is_master_ordinal\(\w*\)$"
 )
+# How a script starts processes.
+STARTS = ("spawn", "Process", "Popen", "start_processes", "check_call")
+# By which processes may agree on a step.
+AGREES = re.compile(r"reduce|gather|broadcast|^Join$|^join$", re.IGNORECASE)
 Side = Literal["one", "others", ""]
 _OPPOSITE: dict[Side, Side] = {"one": "others", "others": "one", "": ""}
 
@@ -177,6 +181,28 @@ def programs(scripts: Sequence[Script], entry_point: str = "") -> tuple[Program,
         entry_point: Path of the one that is started; "" where that is not known.
     """
     return _programs(tuple(scripts), entry_point)
+
+
+def is_alone(scripts: Sequence[Script], job: Job) -> bool:
+    """Return whether a job has one process, which starts no other.
+
+    Args:
+        scripts: Those of the folder.
+        job: The job.
+    """
+    return job.processes == 1 and not any({*STARTS} & script.used_names for script in scripts)
+
+
+def together(scripts: Sequence[Script], job: Job) -> Iterator[Program]:
+    """Yield the programs of several processes that join a process group themselves.
+
+    Args:
+        scripts: Those of the folder.
+        job: The job.
+    """
+    for program in () if is_alone(scripts, job) else programs(scripts, job.entry_point):
+        if program.by_hand and program.joins:
+            yield program
 
 
 @lru_cache(maxsize=16)

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Literal, NamedTuple
 
-from training_jobs.lint.program import TRAINERS, Program, function_around
+from training_jobs.lint.program import AGREES, TRAINERS, Program, function_around, together
 from training_jobs.lint.script import Check, Found, Job, Script, constant, keyword, name_of
 
 _CHANNEL = re.compile(r"^SM_CHANNEL_(.+)$|^/opt/ml/input/data/([^/]+)")
@@ -22,6 +22,7 @@ _OF_HOST = re.compile(
     r"local_?(?:world_?)?size|local_?world|device_count|num_gpus|\bn_?gpus?\b|nproc|gpus?_per|per_(?:node|host)",
     re.IGNORECASE,
 )
+_COUNTS = re.compile(r"islice|take|range|zip|cycle|repeat")  # steps of a loop, whatever the loader has
 _LIGHTNING = ("lightning", "pytorch_lightning")
 Among = Literal["all", "host", ""]
 
@@ -198,4 +199,32 @@ def _sampler_of_host(scripts: Sequence[Script], job: Job) -> Found:
                 yield deal.script, deal.call.lineno, f"{why}: deal them out by WORLD_SIZE and RANK"
 
 
-SHARES: Mapping[str, Check] = {"shares": _shares, "sampler-of-host": _sampler_of_host}
+def _uneven_shares(scripts: Sequence[Script], job: Job) -> Found:
+    """Shares are "approximately" equal; DDP's ``join`` is "for training with uneven inputs", whose last steps wait without it."""
+    for program in together(scripts, job) if job.sharded and (job.hosts or 1) > 1 else ():
+        if not program.wraps or any(map(AGREES.search, program.used)):
+            continue
+        for script in program.scripts:
+            for loop in script.step_loops:
+                if isinstance(loop, ast.For) and (channel := _loaded_share(program, script, loop, job)):
+                    why = f"hosts' shares of the channel {channel!r} may differ, and a host that makes a step more waits for ever"
+                    mend = "loop in `with Join([model]):`, or as often on each by all_reduce() and itertools.islice()"
+                    yield script, loop.lineno, f"{why}: {mend}"
+
+
+def _loaded_share(program: Program, script: Script, loop: ast.For, job: Job) -> str:
+    """The channel of which each host has a share, and a loop reads all by a loader; "" where that is not certain."""
+    if any(isinstance(one, ast.Break) for one in ast.walk(loop)) or _COUNTS.search(ast.unparse(loop.iter)):
+        return ""
+    for name in (one for one in ast.walk(loop.iter) if isinstance(one, ast.Name)):
+        for loader in program.assigned(name):
+            if isinstance(loader, ast.Call) and name_of(loader) == "DataLoader":
+                return share_of(program, script, [loader], job)
+    return ""
+
+
+SHARES: Mapping[str, Check] = {
+    "shares": _shares,
+    "sampler-of-host": _sampler_of_host,
+    "uneven-shares": _uneven_shares,
+}
