@@ -22,6 +22,8 @@ DISK = 64 << 20
 LARGE = b"x" * (12 << 20)  # an object that moto does not keep in memory
 ALONE = ("unshare", "--user", "--map-root-user", "--mount", "sh", "-c")
 
+pytestmark = pytest.mark.soak  # fills a disk
+
 
 class Disk:
     """The disk of an account, which is in a mount namespace: a tmpfs, seen by way of its process."""

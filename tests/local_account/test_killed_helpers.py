@@ -19,6 +19,8 @@ from sagemaker_local_account.runtime.pod import HostError, Pod
 
 HELPERS = ("supervisor", "switch", "keeper")
 
+pytestmark = pytest.mark.soak  # kills each process in turn
+
 
 def helper_of(pod: Pod, kind: str, host: int = 0) -> psutil.Process:
     """A helper of a pod: the supervisor's only child is the switch, whose children are keepers, in the order of the hosts."""

@@ -77,6 +77,7 @@ def training(job: Job) -> str:
     return line.rpartition(" ")[2]
 
 
+@pytest.mark.soak  # what the other test shows is of our entry point
 @pytest.mark.parametrize(
     ("image", "start", "first"),
     [

@@ -114,6 +114,7 @@ def with_uploads(folder: Path, out: Path, word: str, *, prune: bool = True) -> c
     return stack
 
 
+@pytest.mark.soak  # test_cdk_handlers.py has the handler's calls and answers
 def test_a_bucket_deployment_uploads_changes_and_removes_files_by_the_functions_of_the_cdk(
     running: Running, tmp_path: Path
 ) -> None:

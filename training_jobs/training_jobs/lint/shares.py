@@ -17,11 +17,8 @@ from training_jobs.lint.script import Check, Found, Job, Script, constant, keywo
 _CHANNEL = re.compile(r"^SM_CHANNEL_(.+)$|^/opt/ml/input/data/([^/]+)")
 _EVALUATES = re.compile(r"eval|valid|\bval|_val|test|predict|\bdev|infer", re.IGNORECASE)
 # How many there are among which samples are dealt out.
-_ALL = re.compile(r"world_?size|num_processes|replica_device_count|(?<!device_)\bsize\(\)", re.IGNORECASE)
-_OF_HOST = re.compile(
-    r"local_?(?:world_?)?size|local_?world|device_count|num_gpus|\bn_?gpus?\b|nproc|gpus?_per|per_(?:node|host)",
-    re.IGNORECASE,
-)
+_ALL = re.compile(r"world_?size|num_processes|global_device_count|num_input_pipelines|\bsize\(\)", re.IGNORECASE)
+_OF_HOST = re.compile(r"local_?world_?size|\blocal_size\(\)|(?<!_)device_count\(\)|SM_NUM_GPUS", re.IGNORECASE)
 _COUNTS = re.compile(r"islice|take|range|zip|cycle|repeat")  # steps of a loop, whatever the loader has
 _LIGHTNING = ("lightning", "pytorch_lightning")
 Among = Literal["all", "host", ""]
