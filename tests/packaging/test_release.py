@@ -317,6 +317,7 @@ def test_the_modules_of_a_container_are_those_in_the_wheels_of_what_its_list_nam
         "opencv_python-4.11-py3-none-any.whl": wheel_of("opencv_python", "cv2/__init__.py"),
         "own-1.0-py3-none-any.whl": wheel_of("own", "own.py", needs="Requires-Dist: other"),
         "own-2.0-py3-none-any.whl": wheel_of("own", "own.py", needs="Requires-Dist: later"),
+        "later-1.0-py3-none-any.whl": wheel_of("later", "later.py"),
         "other-1.0-py3-none-any.whl": wheel_of("other", "other/__init__.py"),
     }
     Index.later = {"own-2.0-py3-none-any.whl"}

@@ -56,6 +56,113 @@ def test_a_mistake_is_found_on_its_line_and_the_right_script_has_none(name: str,
     assert found_in(tmp_path, wrong, plant.job) == [(plant.rule, line_of(wrong))]
 
 
+def of_shares(folder: Path, text: str, job: Job) -> list[str]:
+    return [rule for rule, _ in found_in(folder, text, job) if rule in SHARES]
+
+
+SAMPLED = "loader = DataLoader(images, sampler=DistributedSampler(images))\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ('images = Images(os.environ["SM_CHANNEL_TRAIN"])\n', True),
+        ('images = Images("/opt/ml/input/data/train/part")\n', True),
+        ('images = Images(os.environ["SM_CHANNEL_VALIDATION"])\n', False),
+        ("images = Images(folder)\n", False),  # of any channel
+        (
+            'parser.add_argument("--data-dir", default=os.environ["SM_CHANNEL_TRAIN"])\nimages = Images(args.data_dir)\n',
+            True,
+        ),
+        (
+            'parser.add_argument("--data-dir", default=os.environ["SM_CHANNEL_VALIDATION"])\nimages = Images(args.data_dir)\n',
+            False,
+        ),
+        ('class Config:\n    folder: str = os.environ["SM_CHANNEL_TRAIN"]\nimages = Images(Config().folder)\n', True),
+        ('def built(folder):\n    images = Images(folder)\n    @@\nbuilt(os.environ["SM_CHANNEL_TRAIN"])\n', True),
+        (
+            'def built(folder):\n    images = Images(folder)\n    @@\nbuilt(folder=os.environ["SM_CHANNEL_TRAIN"])\n',
+            True,
+        ),
+        (
+            'def built(size, folder):\n    images = Images(folder)\n    @@\nbuilt(os.environ["SM_CHANNEL_TRAIN"], other)\n',
+            False,
+        ),
+        ('def evaluate():\n    images = Images(os.environ["SM_CHANNEL_TRAIN"])\n    @@\n', False),
+        ('images = Images(os.environ["SM_CHANNEL_TRAIN"])\nval_sampler = DistributedSampler(images)\n#', False),
+    ],
+)
+def test_the_channel_of_a_sampler_is_followed_to_where_its_samples_are_read(
+    text: str, found: bool, tmp_path: Path
+) -> None:
+    whole = text.replace("@@\n", SAMPLED) if "@@" in text else text + SAMPLED
+    assert of_shares(tmp_path, whole, SHARDED) == ["shares"] * found
+
+
+def test_what_is_read_where_all_channels_are_shared_is_a_share(tmp_path: Path) -> None:
+    text = f"images = Images(folder)\n{SAMPLED}"
+    assert of_shares(tmp_path, text, replace(SHARDED, channels=("train",))) == ["shares"]
+
+
+@pytest.mark.parametrize(
+    ("number", "job", "rules"),
+    [
+        ("torch.cuda.device_count() * len(hosts)", REPLICATED, []),
+        ("torch.cuda.device_count() * len(hosts)", SHARDED, ["shares"]),
+        ("torch.cuda.device_count()", REPLICATED, ["sampler-of-host"]),
+        ("torch.cuda.device_count()", replace(REPLICATED, hosts=1), []),
+        ("hvd.local_size()", REPLICATED, ["sampler-of-host"]),
+        ("hvd.size()", SHARDED, ["shares"]),
+        ("number", SHARDED, []),
+        ("number", REPLICATED, []),
+    ],
+)
+def test_among_whom_samples_are_dealt_out_is_by_the_number_of_replicas(
+    number: str, job: Job, rules: list[str], tmp_path: Path
+) -> None:
+    for given in (number, "replicas"):
+        call = f"DistributedSampler(images, num_replicas={given}, rank=rank)"
+        text = f'replicas = {number}\nimages = Images(os.environ["SM_CHANNEL_TRAIN"])\nsampler = {call}\n'
+        assert of_shares(tmp_path, text, job) == rules
+
+
+def test_shares_of_one_host_are_all_samples(tmp_path: Path) -> None:
+    for job, told in (
+        (SHARDED, "of the host's share of the channel 'train'"),
+        (replace(SHARDED, hosts=1), "has all samples"),
+    ):
+        (tmp_path / "train.py").write_text(SHARE_PLANTS["a share without a sampler"].scripts()[1])
+        [found] = lint_folder(tmp_path, job)
+        assert (told in found.reason, "LOCAL_WORLD_SIZE" in found.reason) == (True, job is SHARDED)
+
+
+def test_replicas_of_shares_are_told_of_samplers_of_the_host(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(REPLICA_PLANTS["replicas without a sampler"].scripts()[1])
+    job = replace(SHARDED, channels=("train",))
+    [found] = [one for one in lint_folder(tmp_path, job) if one.rule == "xla-samples"]
+    assert "num_replicas=int(os.environ['LOCAL_WORLD_SIZE'])" in found.reason
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        ("in loader:  # HERE", "in itertools.islice(loader, 8):"),
+        ("in loader:  # HERE", "in zip(range(8), loader):"),
+        ("            seen +=", "            if len(seen) > 8:\n                break\n            seen +="),
+    ],
+)
+def test_loops_that_end_elsewhere_are_not_said_to_differ(change: tuple[str, str], tmp_path: Path) -> None:
+    wrong = SHARE_PLANTS["as many steps as a share has"].scripts()[1]
+    assert found_in(tmp_path, changed(wrong, change), SHARDED) == []
+
+
+def test_the_command_takes_the_channels_of_which_hosts_have_shares(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(SHARE_PLANTS["a share dealt out among all hosts"].scripts()[1])
+    words = ["lint", str(tmp_path), "--hosts", "2", "--processes-per-host", "2"]
+    assert CliRunner().invoke(app, words).output == ""
+    assert "[shares]" in CliRunner().invoke(app, [*words, "--sharded", "train"]).output
+
+
 @pytest.mark.parametrize("name", OF_LIBRARIES)
 def test_a_library_that_deals_samples_out_deals_out_shares_again(name: str, tmp_path: Path) -> None:
     text = OF_LIBRARIES[name]

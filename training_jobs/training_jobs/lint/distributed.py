@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from training_jobs.lint.program import (
     AGREES,
+    EVALUATES,
     STARTS,
     Program,
     are_opposite,
@@ -52,7 +53,6 @@ _STRATEGIES = re.compile(
     r"multi_?worker|parameter_?server|collective_?all|horovod|^hvd$|smdistributed|dtensor|tpustrategy|distribution|devicemesh|^ray$",
     re.IGNORECASE,
 )
-_EVALUATES = re.compile(r"eval|valid|\bval|_val|test|predict|\bdev|infer", re.IGNORECASE)
 _OPTIMIZER = re.compile(r"adam|sgd|optim|lion|adafactor|rmsprop|lamb", re.IGNORECASE)
 _ZEROES = re.compile(r"zero_?grad|(?:clear|reset)_grad|\.grad\s*=\s*None|\.grad(?:\.data)?\.(?:zero_|fill_|mul_|copy_)")
 _OF_LAUNCHER = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE")
@@ -171,7 +171,7 @@ def loaders_of_all_samples(program: Program, job: Job) -> Iterator[tuple[Script,
         for script, call in program.calls:
             if (
                 name_of(call) == "DataLoader"
-                and not script.is_within(call, _EVALUATES)
+                and not script.is_within(call, EVALUATES)
                 and _has_all(program, script, call)
             ):
                 channel = share_of(program, script, [*call.args[:1], *filter(None, [keyword(call, "dataset")])], job)

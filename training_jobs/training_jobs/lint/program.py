@@ -42,6 +42,8 @@ _FIRST = re.compile(
 )
 # How a script starts processes.
 STARTS = ("spawn", "Process", "Popen", "start_processes", "check_call")
+# What is of evaluation; a device is not.
+EVALUATES = re.compile(r"eval|valid|\bval|_val|test|predict|\bdev(?!ice)|infer", re.IGNORECASE)
 # By which processes may agree on a step.
 AGREES = re.compile(r"reduce|gather|broadcast|^Join$|^join$", re.IGNORECASE)
 Side = Literal["one", "others", ""]

@@ -11,11 +11,10 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Literal, NamedTuple
 
-from training_jobs.lint.program import AGREES, TRAINERS, Program, function_around, together
+from training_jobs.lint.program import AGREES, EVALUATES, TRAINERS, Program, function_around, together
 from training_jobs.lint.script import Check, Found, Job, Script, constant, keyword, name_of
 
 _CHANNEL = re.compile(r"^SM_CHANNEL_(.+)$|^/opt/ml/input/data/([^/]+)")
-_EVALUATES = re.compile(r"eval|valid|\bval|_val|test|predict|\bdev|infer", re.IGNORECASE)
 # How many there are among which samples are dealt out.
 _ALL = re.compile(r"world_?size|num_processes|global_device_count|num_input_pipelines|\bsize\(\)", re.IGNORECASE)
 _OF_HOST = re.compile(r"local_?world_?size|\blocal_size\(\)|(?<!_)device_count\(\)|SM_NUM_GPUS", re.IGNORECASE)
@@ -52,15 +51,12 @@ def _deals(program: Program) -> Iterator[_Deal]:
     for script, call in program.calls:
         name = name_of(call)
         given = [*call.args, *(one.value for one in call.keywords)]
-        trains = [one for one in given if not _EVALUATES.search(ast.unparse(one))]
-        if name == "DistributedSampler" and given and not script.is_within(call, _EVALUATES):
+        trains = [one for one in given if not EVALUATES.search(ast.unparse(one))]
+        if name == "DistributedSampler" and given and not script.is_within(call, EVALUATES):
             number = keyword(call, "num_replicas") or next(iter(call.args[1:2]), None)
             yield _Deal(script, call, [keyword(call, "dataset") or given[0]], _among(program, number), name, True)
         elif (
-            name == "shard"
-            and isinstance(call.func, ast.Attribute)
-            and given
-            and not script.is_within(call, _EVALUATES)
+            name == "shard" and isinstance(call.func, ast.Attribute) and given and not script.is_within(call, EVALUATES)
         ):
             number = keyword(call, "num_shards") or given[0]
             yield _Deal(script, call, [call.func.value], _among(program, number), "shard()", True)
