@@ -195,7 +195,7 @@ def test_a_script_is_run_whole_and_interrupted_by_the_command(tmp_path: Path) ->
     ("arguments", "words"),
     [
         (["nowhere.py"], "must be a file, like train.py, got 'nowhere.py'"),
-        (["--processes", "0", "train.py"], "Input should be greater than or equal to 1"),
+        (["--processes", "0", "train.py"], "must be at least 1, like 1, got '0'"),
         (
             ["--checkpoints", ".", "train.py"],
             "must be a folder that is new or empty, like ./checkpoints, got '.' with 'train.py'",

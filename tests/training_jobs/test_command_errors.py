@@ -10,7 +10,9 @@ from typing import Any
 
 import boto3
 import pytest
+import typer
 from botocore.exceptions import ClientError, EndpointConnectionError, NoCredentialsError
+from packaging.version import Version
 
 from training_jobs import Account
 from training_jobs.cli.main import app, main
@@ -158,3 +160,26 @@ def test_a_command_says_in_one_line_that_there_is_no_such_job_or_workflow(comman
 
 def test_each_command_is_here() -> None:
     assert {str(it.name) for it in app.registered_commands} == {*COMMANDS, *NOT_HERE}
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        ("lint --hosts two", "'--hosts': must be a whole number, like 4, got 'two'"),
+        ("lint --hosts 0", "'--hosts': must be at least 1, like 1, got '0'"),
+        ("plan measured.json --spot half", "'--spot': must be a number, like 0.5, got 'half'"),
+        ("plan measured.json --local-share 7", "'--local-share': must be at most 1, like 1, got '7'"),
+        ("lint --compiler tvm", "'--compiler': 'tvm' is not one of 'inductor', 'xla'"),
+    ],
+)
+def test_a_value_that_an_option_does_not_take_is_named_with_the_rule_and_an_example(
+    words: str, told: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["training-jobs", *words.split()])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 2
+    printed = capsys.readouterr().err
+    if Version(typer.__version__) >= Version("0.29"):  # older ones say the value, and of what type it is none
+        assert f"Error: Invalid value for {told}" in printed
+    assert words.split()[-1] in printed

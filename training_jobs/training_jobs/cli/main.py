@@ -20,6 +20,7 @@ from training_jobs.cli.plan import plan
 from training_jobs.cli.prove import prove
 from training_jobs.cli.report import report
 from training_jobs.cli.ssh import ssh
+from training_jobs.cli.values import Command
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -66,6 +67,9 @@ app.command(
     context_settings=local.SETTINGS,
     add_help_option=False,
 )(local.local)
+
+for _registered in app.registered_commands:
+    _registered.cls = Command
 
 
 def _print_version(value: bool) -> None:

@@ -58,7 +58,9 @@ def script_advice(
         checkpoints=checkpoints_of(context.props) is not None,
         groups=request.group_names,
         channels=tuple(channels),
-        sharded=tuple(name for name, one in channels.items() if getattr(one, "distribution", "") == "ShardedByS3Key"),
+        sharded=tuple(
+            name for name, channel in channels.items() if getattr(channel, "distribution", "") == "ShardedByS3Key"
+        ),
         entry_point=entry_point,
         arguments={name: value for name, value in given_arguments(context).items() if name in OPTIONS},
         device=device_of(request),
