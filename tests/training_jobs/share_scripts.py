@@ -168,6 +168,22 @@ SHARDS = """class Sharded(TensorDataset):
 def values("""
 ON_HOST = """    images = images.shard(int(os.environ["LOCAL_WORLD_SIZE"]), int(os.environ["LOCAL_RANK"]))
 """
+OF_WORKER = "        numbers = numbers[get_worker_info().id :: get_worker_info().num_workers]\n"
+OF_RANK = "        numbers = numbers[dist.get_rank() :: dist.get_world_size()]\n"
+ITERABLE = (
+    (OF_CHANNEL, f"    images = Files({FOLDER})\n"),
+    (SAMPLER, ""),
+    NO_EPOCHS,
+    ("sampler=sampler)", "num_workers=2)"),
+    ("TensorDataset\n", "IterableDataset, TensorDataset, get_worker_info\n"),
+    (ALIKE, LOOP),
+    (
+        "def values(",
+        "class Files(IterableDataset):\n    def __init__(self, folder):\n        self.folder = folder\n\n"
+        "    def __iter__(self):\n        numbers = sorted(map(int, os.listdir(self.folder)))\n"
+        "        for number in numbers:\n            yield number, torch.ones(4), torch.ones(1)\n\n\ndef values(",
+    ),
+)
 SHARE_PLANTS = {
     "a share dealt out among all hosts": Plant("shares", SHARDED, OF_HOST, AGAIN, ((SAMPLER, OF_HOST),), of=READS),
     "a share of an option's folder": Plant(
@@ -199,6 +215,28 @@ SHARE_PLANTS = {
         "sampler-of-host", REPLICATED, SAMPLER, OF_HOST.replace("\n", "  # HERE\n"), of=READS
     ),
     "as many steps as a share has": Plant("uneven-shares", SHARDED, ALIKE, FOUND_LOOP, ((SAMPLER, OF_HOST),), of=READS),
+    "workers of an iterable data set": Plant(
+        "workers-repeat",
+        replace(REPLICATED, hosts=1, processes_per_host=1),
+        OF_WORKER,
+        "",
+        (*ITERABLE, ("        for number in numbers:", OF_WORKER + "        for number in numbers:")),
+        (("num_workers=2)", "num_workers=2)  # HERE"),),
+        of=READS,
+    ),
+    "an iterable data set on each process": Plant(
+        "samples",
+        REPLICATED,
+        OF_RANK,
+        "",
+        (
+            *ITERABLE,
+            ("        for number in numbers:", OF_RANK + "        for number in numbers:"),
+            (", num_workers=2", ""),
+        ),
+        (("batch_size=2)", "batch_size=2)  # HERE"),),
+        of=READS,
+    ),
     "a share without a sampler": Plant(
         "samples", SHARDED, "sampler=sampler)", "shuffle=False)  # HERE", ((SAMPLER, OF_HOST),), of=READS
     ),

@@ -156,6 +156,43 @@ def test_loops_that_end_elsewhere_are_not_said_to_differ(change: tuple[str, str]
     assert found_in(tmp_path, changed(wrong, change), SHARDED) == []
 
 
+FILES = """from torch.utils.data import DataLoader, IterableDataset
+class Files(IterableDataset):
+    def __iter__(self):
+        for line in open(self.path):
+            yield line
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "times"),
+    [
+        ("loader = DataLoader(Files(), num_workers=3)", 3),
+        ("files = Files()\nloader = DataLoader(dataset=files, num_workers=3)", 3),
+        (
+            'parser.add_argument("--workers", type=int, default=4)\nloader = DataLoader(Files(), num_workers=args.workers)',
+            4,
+        ),
+        ("class Config:\n    workers: int = 4\nloader = DataLoader(Files(), num_workers=config.workers)", 4),
+        ("loader = DataLoader(Files(), num_workers=1)", 0),
+        ("loader = DataLoader(Files())", 0),
+        ("loader = DataLoader(Files(), num_workers=workers)", 0),  # of any number
+        ("loader = DataLoader(Files(), num_workers=3, worker_init_fn=divide)", 0),
+        ("loader = DataLoader(Others(), num_workers=3)", 0),
+    ],
+)
+def test_workers_repeat_what_an_iterable_data_set_does_not_divide(text: str, times: int, tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(FILES + text)
+    told = [one.reason for one in lint_folder(tmp_path, Job()) if one.rule == "workers-repeat"]
+    assert [f"an epoch has each sample {times} times" in reason for reason in told] == [True] * bool(times)
+    for old, new in (
+        ("open(self.path)", "islice(open(self.path), worker.id, None)"),
+        ("open(self.path)", "self.drawn()"),
+    ):
+        assert of_shares(tmp_path, (FILES + text).replace(old, new), Job()) == []
+    assert of_shares(tmp_path, (FILES + text).replace("torch.utils.data", "datasets"), Job()) == []
+
+
 def test_the_command_takes_the_channels_of_which_hosts_have_shares(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(SHARE_PLANTS["a share dealt out among all hosts"].scripts()[1])
     words = ["lint", str(tmp_path), "--hosts", "2", "--processes-per-host", "2"]
@@ -686,7 +723,7 @@ def test_the_hosts_of_the_right_script_read_each_sample_once_and_those_of_the_wr
     if SHARE_PLANTS[name].rule == "shares":
         assert (len(wrong), len({*wrong})) == (16, 16)
     else:
-        assert wrong == sorted([*range(32)] * 2)
+        assert wrong == sorted([*range(32)] * (4 if "on each process" in name else 2))
 
 
 @pytest.mark.soak

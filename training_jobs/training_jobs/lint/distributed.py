@@ -24,7 +24,7 @@ from training_jobs.lint.program import (
     together,
 )
 from training_jobs.lint.script import Check, Found, Job, Script, constant, keyword, name_of, variable_read, whole_name
-from training_jobs.lint.shares import share_of
+from training_jobs.lint.shares import iterables, share_of
 
 _SHARDING = ("FullyShardedDataParallel", "FSDP", "fully_shard")
 _COLLECTIVES = re.compile(
@@ -167,19 +167,21 @@ def loaders_of_all_samples(program: Program, job: Job) -> Iterator[tuple[Script,
         job: The job.
     """
     seeded = any(name_of(call) in _SEEDS and _RANK.search(ast.unparse(call)) for _, call in program.calls)
-    if not seeded and not any(map(_DEALS.search, program.used)):
+    own = iterables(program)  # which deal out none
+    used = program.used - {"IterableDataset"} if own else program.used
+    if not seeded and not any(map(_DEALS.search, used)):
         for script, call in program.calls:
             if (
                 name_of(call) == "DataLoader"
                 and not script.is_within(call, EVALUATES)
-                and _has_all(program, script, call)
+                and _has_all(program, script, call, own)
             ):
                 channel = share_of(program, script, [*call.args[:1], *filter(None, [keyword(call, "dataset")])], job)
                 if not channel or job.processes_per_host != 1:
                     yield script, call, channel
 
 
-def _has_all(program: Program, script: Script, loader: ast.Call) -> bool:
+def _has_all(program: Program, script: Script, loader: ast.Call, own: set[str]) -> bool:
     """Whether a loader has no sampler that deals out samples, and a data set that certainly does not either."""
     samplers = [one.value for one in loader.keywords if one.arg in ("sampler", "batch_sampler")]
     for value in (one.value for one in loader.keywords if one.arg is None):
@@ -191,6 +193,10 @@ def _has_all(program: Program, script: Script, loader: ast.Call) -> bool:
         if not given or any({*_SAMPLER.findall(ast.unparse(one).lower())} - _OF_ALL for one in given):
             return False
     data = loader.args[0] if loader.args else keyword(loader, "dataset")
+    if data is not None and own & {
+        name_of(one) for one in (data, *program.assigned(data)) if isinstance(one, ast.Call)
+    }:
+        return True
     left: list[ast.AST] = [] if data is None else [data]
     seen, parameters = set[str](), _parameters(script, loader)
     while left:

@@ -19,6 +19,9 @@ _CHANNEL = re.compile(r"^SM_CHANNEL_(.+)$|^/opt/ml/input/data/([^/]+)")
 _ALL = re.compile(r"world_?size|num_processes|global_device_count|num_input_pipelines|\bsize\(\)", re.IGNORECASE)
 _OF_HOST = re.compile(r"local_?world_?size|\blocal_size\(\)|(?<!_)device_count\(\)|SM_NUM_GPUS", re.IGNORECASE)
 _COUNTS = re.compile(r"islice|take|range|zip|cycle|repeat")  # steps of a loop, whatever the loader has
+# What an iterable data set reads, and by what it reads a part of it.
+_READS = re.compile(r"open\(|read|glob|listdir|scandir|iterdir|parquet|csv", re.IGNORECASE)
+_DIVIDES = re.compile(r"worker|rank|shard|split|world_?size|islice|replica|process|random|parti", re.IGNORECASE)
 _LIGHTNING = ("lightning", "pytorch_lightning")
 Among = Literal["all", "host", ""]
 
@@ -216,7 +219,58 @@ def _loaded_share(program: Program, script: Script, loop: ast.For, job: Job) -> 
     return ""
 
 
+def iterables(program: Program) -> set[str]:
+    """Return the names of its classes that are PyTorch's IterableDataset, read files, and divide them among nothing.
+
+    Args:
+        program: The program.
+    """
+    found = set[str]()
+    for script in program.scripts:
+        for node in script.nodes:
+            if isinstance(node, ast.ClassDef) and any(map(_is_iterable, map(script.imported, node.bases))):
+                text = ast.unparse(node)
+                if _READS.search(text) and not _DIVIDES.search(text):
+                    found.add(node.name)
+    return found
+
+
+def _is_iterable(name: str) -> bool:
+    return name.startswith("torch.utils.data") and name.endswith(".IterableDataset")
+
+
+def _workers_repeat(scripts: Sequence[Script], job: Job) -> Found:
+    """PyTorch's IterableDataset: each worker has a copy, to be configured "to avoid having duplicate data returned"."""
+    for program in _all_of(scripts):
+        own, options = iterables(program), _options(program)
+        for script, call in program.calls if own else ():
+            data = keyword(call, "dataset") or next(iter(call.args), None)
+            if name_of(call) != "DataLoader" or data is None or keyword(call, "worker_init_fn") is not None:
+                continue
+            made = {name_of(one) for one in (data, *program.assigned(data)) if isinstance(one, ast.Call)}
+            workers = _number(program, keyword(call, "num_workers"), options)
+            if (names := made & own) and workers > 1:
+                why = (
+                    f"each of {workers} workers reads all of {min(names)}, and an epoch has each sample {workers} times"
+                )
+                mend = "read the share of torch.utils.data.get_worker_info() in __iter__()"
+                yield script, call.lineno, f"{why}: {mend}"
+
+
+def _number(program: Program, node: ast.expr | None, options: Mapping[str, list[ast.AST]]) -> int:
+    """The whole number that an expression is, also by the default of an option; 0 where that is not known."""
+    if node is None:
+        return 0
+    given = [node, *program.assigned(node)]
+    for one in options.get(node.attr, ()) if isinstance(node, ast.Attribute) else ():
+        default = keyword(one, "default") if isinstance(one, ast.Call) else one
+        given += [default] if isinstance(default, ast.expr) else []
+    numbers = {value for one in given if type(value := constant(one)) is int}
+    return int(numbers.pop()) if len(numbers) == 1 else 0
+
+
 SHARES: Mapping[str, Check] = {
+    "workers-repeat": _workers_repeat,
     "shares": _shares,
     "sampler-of-host": _sampler_of_host,
     "uneven-shares": _uneven_shares,
