@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import datasets
 import torch  # before the forks
 import torch.distributed.fsdp
 import transformers
@@ -113,13 +114,13 @@ def run_on_hosts(text: str, folder: Path, job: Job, samples: int = 32) -> list[d
     for host in range(job.hosts or 1):
         (channel := folder / f"channel-{host}").mkdir(parents=True)
         for number in range(host if job.sharded else 0, samples, job.hosts or 1 if job.sharded else 1):
-            (channel / str(number)).write_text("")
+            (channel / str(number)).write_text(f"{number}\n")
         folders.append(channel)
     return run(text, folder, ranks=job.processes or 1, epochs=1, hosts=folders)
 
 
 def main() -> None:
-    assert {Accelerator, transformers.Trainer}  # whose modules are imported before the forks
+    assert {Accelerator, datasets.IterableDataset, transformers.Trainer}  # whose modules are imported before the forks
     torch.set_num_threads(1)
     sys.path.append(str(Path(__file__).with_name("xla_stand_in")))
     found: dict[str, Any] = {}

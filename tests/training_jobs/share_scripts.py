@@ -184,6 +184,15 @@ ITERABLE = (
         "        for number in numbers:\n            yield number, torch.ones(4), torch.ones(1)\n\n\ndef values(",
     ),
 )
+STREAMED = f"""    files = [os.path.join({FOLDER}, name) for name in os.listdir({FOLDER})]
+    images = load_dataset("text", data_files=files, split="train", streaming=True)
+"""
+BY_NODE = "    images = split_dataset_by_node(images, dist.get_rank(), dist.get_world_size())\n"
+COLLATED = """def collated(rows):
+    return torch.tensor([int(row["text"]) for row in rows]), torch.ones(len(rows), 4), torch.ones(len(rows), 1)
+
+
+def values("""
 SHARE_PLANTS = {
     "a share dealt out among all hosts": Plant("shares", SHARDED, OF_HOST, AGAIN, ((SAMPLER, OF_HOST),), of=READS),
     "a share of an option's folder": Plant(
@@ -235,6 +244,27 @@ SHARE_PLANTS = {
             (", num_workers=2", ""),
         ),
         (("batch_size=2)", "batch_size=2)  # HERE"),),
+        of=READS,
+    ),
+    "a stream on each process": Plant(
+        "samples",
+        REPLICATED,
+        BY_NODE,
+        "",
+        (
+            (OF_CHANNEL, STREAMED),
+            ("    loader =", BY_NODE + "    loader ="),
+            ("sampler=sampler)", "collate_fn=collated)"),
+            (SAMPLER, ""),
+            NO_EPOCHS,
+            (ALIKE, LOOP),
+            (
+                "import torch\n",
+                "import torch\nfrom datasets import load_dataset\nfrom datasets.distributed import split_dataset_by_node\n",
+            ),
+            ("def values(", COLLATED),
+        ),
+        (("collate_fn=collated)", "collate_fn=collated)  # HERE"),),
         of=READS,
     ),
     "a share without a sampler": Plant(
