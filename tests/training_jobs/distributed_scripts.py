@@ -145,7 +145,26 @@ SHARDED = (
     ("        last = {", "        last = 0  # {"),
     ('        if rank == 0:\n            torch.save(last, "last.pt")\n', ""),
 )
+NORM = "norms.append(torch.stack([one.grad.norm() for one in model.parameters()]).norm().item())\n"
+NORMED = STEP.replace("            optimizer", f"            {NORM}            optimizer")
+ACCUMULATED = f"""            (loss / accumulate).backward()
+            if (step + 1) % accumulate == 0:
+                {NORM}                optimizer.step()
+                optimizer.zero_grad()
+"""
 PLANTS = {
+    "a sum of gradients": Plant(
+        "accumulates",
+        TORCHRUN,
+        "(loss / accumulate).backward()",
+        "loss.backward()",
+        (
+            (LOOP, "        for step, (numbers, images, labels) in enumerate(loader):  # HERE\n"),
+            ("            optimizer.zero_grad()\n", ""),
+            (STEP, ACCUMULATED),
+            ("    begin =", "    accumulate = 2\n    begin ="),
+        ),
+    ),
     "no wrapper": Plant("gradients", TORCHRUN, DDP + OPTIMIZER, OPTIMIZER, ((LOOP, FOUND_LOOP),)),
     "a loss that is averaged": Plant(
         "gradients",

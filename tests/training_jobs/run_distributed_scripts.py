@@ -21,7 +21,8 @@ import torch  # before the forks
 import torch.distributed.fsdp
 import transformers
 from accelerate import Accelerator
-from distributed_scripts import NOT_RUN, PLANTS, SCRIPT, WITHOUT
+from distributed_scripts import NORMED, NOT_RUN, PLANTS, SCRIPT, WITHOUT
+from distributed_scripts import STEP as OF_SCRIPT
 from replica_scripts import CLIPPED, REPLICA_PLANTS, STEP
 from replica_scripts import SCRIPT as REPLICA
 from share_scripts import OF_LIBRARIES, REPLICATED, RUN_LIBRARIES, SHARDED, SHARE_PLANTS
@@ -145,9 +146,16 @@ def main() -> None:
                 for kind, job in (("right", REPLICATED), ("wrong", SHARDED))
             }
         # One process with the samples that both have in a step.
-        clipped = REPLICA.replace(STEP, CLIPPED)
-        for name, text in {"whole": SCRIPT, "whole of replicas": REPLICA, "whole, clipped": clipped}.items():
-            whole = text.replace("sampler=sampler", "shuffle=False").replace("batch_size=4", "batch_size=8")
+        clipped, normed = REPLICA.replace(STEP, CLIPPED), SCRIPT.replace(OF_SCRIPT, NORMED)
+        wholes = {
+            "whole": SCRIPT,
+            "whole of replicas": REPLICA,
+            "whole, clipped": clipped,
+            "whole, accumulated": normed,
+        }
+        for name, text in wholes.items():
+            batch = 16 if name == "whole, accumulated" else 8  # as many as two ranks have, there in two batches
+            whole = text.replace("sampler=sampler", "shuffle=False").replace("batch_size=4", f"batch_size={batch}")
             found[name] = run(whole, Path(place), ranks=1)
     json.dump(found, sys.stdout)
 

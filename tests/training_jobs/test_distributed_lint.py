@@ -156,6 +156,26 @@ def test_loops_that_end_elsewhere_are_not_said_to_differ(change: tuple[str, str]
     assert found_in(tmp_path, changed(wrong, change), SHARDED) == []
 
 
+@pytest.mark.parametrize(
+    "changes",
+    [
+        (("loss.backward()", "loss /= accumulate\n            loss.backward()"),),
+        (("loss.backward()", "backward(loss, accumulate)"),),  # of another file
+        (("% accumulate == 0", "% 2 == 0"),),
+        (("            if (step + 1) % accumulate == 0:\n", "            if step:\n"),),
+        (("import json\n", "import json\nimport accelerate\n"),),
+    ],
+)
+def test_gradients_that_may_be_divided_or_that_each_step_has_are_not_reported(
+    changes: tuple[tuple[str, str], ...], tmp_path: Path
+) -> None:
+    wrong = PLANTS["a sum of gradients"].scripts()[1]
+    assert [rule for rule, _ in found_in(tmp_path, wrong, TORCHRUN)] == ["accumulates"]
+    assert [rule for rule, _ in found_in(tmp_path, changed(wrong, *changes), TORCHRUN) if rule == "accumulates"] == []
+    says = changed(wrong, ("    accumulate = 2\n", "    accumulate = 2\n    print(accumulate, range(accumulate))\n"))
+    assert [rule for rule, _ in found_in(tmp_path, says, TORCHRUN)] == ["accumulates"]
+
+
 FILES = """from torch.utils.data import DataLoader, IterableDataset
 class Files(IterableDataset):
     def __iter__(self):
@@ -626,7 +646,7 @@ def test_how_many_processes_there_are_is_of_the_job(tmp_path: Path) -> None:
 def test_one_process_has_its_own_mistakes_alone_and_those_that_it_starts_have_all(name: str, tmp_path: Path) -> None:
     wrong, rule = PLANTS[name].scripts()[1], PLANTS[name].rule
     one = Job(hosts=1, processes_per_host=1)
-    of_one = rule in ("unscale", "zero-grad", "sharded-later", "xla-step-twice")
+    of_one = rule in ("unscale", "zero-grad", "sharded-later", "xla-step-twice", "accumulates")
     assert [rule for rule, _ in found_in(tmp_path, wrong, one)] == [rule] * of_one
     spawns = wrong.replace("    main()\n", "    torch.multiprocessing.spawn(main, nprocs=2)\n")
     of_others = rule not in ("rank-of-host", "one-device", "writes")  # these are of torchrun's processes
@@ -678,15 +698,16 @@ def test_pytorch_runs_the_right_script_as_one_process_with_the_whole_batch_does_
     clips, of_replicas = rule == "xla-clip", "whole of replicas" if name in REPLICA_PLANTS else "whole"
     [whole] = [pytest.approx(values(one), abs=1e-5) for one in outcomes["whole, clipped" if clips else of_replicas]]
     # The right ones train as one process does with all samples of a step, but for those of one process, and those that clip.
-    of_two = rule not in ("agree", "launcher", "unscale", "clip-shards", "samples", "process-group")
+    of_two = rule not in ("agree", "launcher", "unscale", "clip-shards", "samples", "process-group", "accumulates")
     if of_two:
         assert [values(one) for one in right] == [whole, whole]
     if rule in ENDS:
         assert all("error" in one for one in wrong)
         return
     assert not any("error" in one for one in wrong), "it ends with success, and is wrong"
-    if rule in ("unscale", "clip-shards"):
-        expected = {"unscale": 1.0}.get(rule, right[1]["norms"][0])
+    if rule in ("unscale", "clip-shards", "accumulates"):
+        of_whole = outcomes["whole, accumulated"][0]["norms"][0]
+        expected = {"unscale": 1.0, "accumulates": of_whole}.get(rule, right[1]["norms"][0])
         assert right[0]["norms"][0] == pytest.approx(expected)
         assert wrong[0]["norms"][0] != pytest.approx(expected, rel=0.01)
         return

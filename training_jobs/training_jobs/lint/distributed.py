@@ -445,7 +445,52 @@ def _strategy(scripts: Sequence[Script], job: Job) -> Found:
                 return
 
 
+def _accumulates(scripts: Sequence[Script], job: Job) -> Found:
+    """PyTorch's "Automatic Mixed Precision examples", "Gradient accumulation": "loss = loss / iters_to_accumulate"."""
+    for program in programs(scripts, job.entry_point):
+        for script in program.scripts if program.by_hand else ():
+            for loop in script.step_loops:
+                number = _steps_each(script, loop)
+                if number and not _divides_by(program, number):
+                    why = f"gradients of {number} batches are added, and each step has their sum in place of their mean"
+                    yield script, loop.lineno, f"{why}: (loss / {number}).backward()"
+
+
+def _steps_each(script: Script, loop: ast.AST) -> str:
+    """After how many batches a loop makes a step of the optimizer, where each adds its gradients; "" where it is each one."""
+    for node in (one for one in ast.walk(loop) if isinstance(one, ast.If)):
+        inside = [one for one in ast.walk(node) if isinstance(one, ast.Call)]
+        steps = any(name_of(one) == "step" and _OPTIMIZER.search(ast.unparse(one.func)) for one in inside)
+        if not steps or any(name_of(one) == "backward" for one in inside):
+            continue
+        for part in ast.walk(node.test):
+            if (
+                isinstance(part, ast.BinOp)
+                and isinstance(part.op, ast.Mod)
+                and isinstance(part.right, ast.Name | ast.Attribute)
+            ):
+                return ast.unparse(part.right)
+    return ""
+
+
+def _divides_by(program: Program, number: str) -> bool:
+    """Whether something may be divided by a number, by its name: also by what is called with it, but for what prints."""
+    last = number.rpartition(".")[2]
+    for script in program.scripts:
+        for node in script.nodes:
+            parts: list[ast.AST] = []
+            if isinstance(node, ast.BinOp | ast.AugAssign) and isinstance(node.op, ast.Div):
+                parts = [node.right if isinstance(node, ast.BinOp) else node.value]
+            elif isinstance(node, ast.Call) and name_of(node) not in ("range", "print", "info", "log", "debug", "len"):
+                parts = [*node.args, *(one.value for one in node.keywords)]
+            for part in (one for some in parts for one in ast.walk(some)):
+                if isinstance(part, ast.Name | ast.Attribute) and ast.unparse(part).rpartition(".")[2] == last:
+                    return True
+    return False
+
+
 DISTRIBUTED: Mapping[str, Check] = {
+    "accumulates": _accumulates,
     "strategy": _strategy,
     "collective": _collective,
     "process-group": _process_group,
