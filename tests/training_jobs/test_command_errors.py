@@ -16,6 +16,7 @@ from packaging.version import Version
 
 from training_jobs import Account
 from training_jobs.cli.main import app, main
+from training_jobs.cli.values import said
 
 # As a user types them; the name is that of a job, an execution and a workflow at once, which there is not.
 COMMANDS = {
@@ -183,3 +184,8 @@ def test_a_value_that_an_option_does_not_take_is_named_with_the_rule_and_an_exam
     if Version(typer.__version__) >= Version("0.29"):  # older ones say the value, and of what type it is none
         assert f"Error: Invalid value for {told}" in printed
     assert words.split()[-1] in printed
+
+
+def test_what_another_rule_says_is_said_with_the_value() -> None:
+    error = {"type": "literal_error", "msg": "Input should be 'inductor' or 'xla'", "input": "tvm"}
+    assert said(error) == "Input should be 'inductor' or 'xla', got 'tvm'"
