@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -230,6 +231,21 @@ def test_what_is_in_the_container_or_may_be_found_elsewhere_is_not_reported(
 ) -> None:
     assert found_in(tmp_path, text, job) == []
     ast.parse(text)  # a file that is none of Python is left out
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        ("import transformers", "transformers[torch]"),
+        ("import tensorflow, transformers", "transformers"),
+        ("import cv2", "opencv-python-headless"),
+        ("import own_of_nobody", "what has it"),
+    ],
+)
+def test_what_pip_installs_is_named_for_a_module_that_is_not_there(text: str, named: str, tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(text)
+    [found] = lint_folder(tmp_path, replace(CONTAINER, modules=frozenset(["tensorflow"])))
+    assert f"is in the job's container: name {named} in a requirements.txt" in found.reason
 
 
 def test_a_file_that_the_script_imports_must_find_its_modules_too_and_no_other_must(tmp_path: Path) -> None:

@@ -452,11 +452,10 @@ def _import(scripts: Sequence[Script], job: Job) -> Found:
                 seen.add(name)
                 left += [one for one in scripts if one.path in (f"{name}.py", f"{name}/__init__.py")]
             elif name not in folder and job.lacks(name):
-                yield (
-                    script,
-                    line,
-                    f"no {name} is in the job's {_where_to_name(distribution_of(name) or 'what has it', job)}",
-                )
+                brings = distribution_of(name) or "what has it"
+                if any("tensorflow" in one.imports for one in scripts):
+                    brings = brings.removesuffix("[torch]")
+                yield script, line, f"no {name} is in the job's {_where_to_name(brings, job)}"
         for call in script.calls:
             for needed in dependencies_in(script, call):
                 if all(map(job.lacks, needed.modules)) and not _conditional(script, call):
