@@ -176,6 +176,15 @@ def test_gradients_that_may_be_divided_or_that_each_step_has_are_not_reported(
     assert [rule for rule, _ in found_in(tmp_path, says, TORCHRUN)] == ["accumulates"]
 
 
+@pytest.mark.parametrize("name", ["an end by the clock of one process", "as many steps as a share has"])
+def test_processes_agree_by_the_join_of_a_model_and_not_by_that_of_a_path(name: str, tmp_path: Path) -> None:
+    plant = {**PLANTS, **SHARE_PLANTS}[name]
+    wrong = changed(plant.scripts()[1], ("    begin =", '    folder = os.path.join("a", "b")\n    begin ='))
+    assert [rule for rule, _ in found_in(tmp_path, wrong, plant.job)] == [plant.rule]
+    joins = changed(wrong, ('os.path.join("a", "b")', "0\n    with model.join():\n        pass"))
+    assert found_in(tmp_path, joins, plant.job) == []
+
+
 FILES = """from torch.utils.data import DataLoader, IterableDataset
 class Files(IterableDataset):
     def __iter__(self):

@@ -10,7 +10,6 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from training_jobs.lint.program import (
-    AGREES,
     EVALUATES,
     STARTS,
     Program,
@@ -234,7 +233,7 @@ def _given(program: Program, script: Script, node: ast.AST) -> list[ast.AST]:
 def _agree(scripts: Sequence[Script], job: Job) -> Found:
     """DDP's ``join``, "for training with uneven inputs": without it the others wait for a process that makes fewer steps."""
     for program in together(scripts, job):
-        for script in () if any(map(AGREES.search, program.used)) else program.scripts:
+        for script in () if program.agrees else program.scripts:
             inside = {node for loop in script.step_loops for node in ast.walk(loop) if isinstance(node, ast.If)}
             for node in inside:
                 leaves = isinstance(node.body[-1], ast.Break | ast.Continue)

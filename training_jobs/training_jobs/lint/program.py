@@ -44,8 +44,8 @@ _FIRST = re.compile(
 STARTS = ("spawn", "Process", "Popen", "start_processes", "check_call")
 # What is of evaluation; a device is not.
 EVALUATES = re.compile(r"eval|valid|\bval|_val|test|predict|\bdev(?!ice)|infer", re.IGNORECASE)
-# By which processes may agree on a step.
-AGREES = re.compile(r"reduce|gather|broadcast|^Join$|^join$", re.IGNORECASE)
+# By which processes may agree on a step, but for `join`.
+_AGREES = re.compile(r"reduce|gather|broadcast|^Join$")
 Side = Literal["one", "others", ""]
 _OPPOSITE: dict[Side, Side] = {"one": "others", "others": "one", "": ""}
 
@@ -136,6 +136,15 @@ class Program:
         given = {ast.unparse(one) for one in (*call.args, *(one.value for one in call.keywords))}
         made = {ast.unparse(one) for target in assigns.targets for one in getattr(target, "elts", [target])}
         return not is_own and bool(given & made)
+
+    @cached_property
+    def agrees(self) -> bool:
+        """Whether processes may agree on a step: by a collective, or within DDP's ``join``, which no path's is."""
+        withs = [one for script in self.scripts for one in script.nodes if isinstance(one, ast.With)]
+        joins = (one.context_expr for node in withs for one in node.items)
+        return any(map(_AGREES.search, self.used)) or any(
+            isinstance(one, ast.Call) and name_of(one) == "join" for one in joins
+        )
 
     def mentions(self, text: re.Pattern[str]) -> bool:
         """Return whether one of them has a text.

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Literal, NamedTuple
 
-from training_jobs.lint.program import AGREES, EVALUATES, TRAINERS, Program, function_around, together
+from training_jobs.lint.program import EVALUATES, TRAINERS, Program, function_around, together
 from training_jobs.lint.script import Check, Found, Job, Script, constant, keyword, name_of
 
 _CHANNEL = re.compile(r"^SM_CHANNEL_(.+)$|^/opt/ml/input/data/([^/]+)")
@@ -198,7 +198,7 @@ def _sampler_of_host(scripts: Sequence[Script], job: Job) -> Found:
 def _uneven_shares(scripts: Sequence[Script], job: Job) -> Found:
     """Shares are "approximately" equal; DDP's ``join`` is "for training with uneven inputs", whose last steps wait without it."""
     for program in together(scripts, job) if job.sharded and (job.hosts or 1) > 1 else ():
-        if not program.wraps or any(map(AGREES.search, program.used)):
+        if not program.wraps or program.agrees:
             continue
         for script in program.scripts:
             for loop in script.step_loops:
