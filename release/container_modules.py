@@ -23,7 +23,10 @@ from pathlib import Path
 from typing import Any
 
 import requests
+from package_table import all_files_of, index_session, on_linux
 from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name, parse_wheel_filename
+from packaging.version import Version
 from remotezip import RemoteZip  # type: ignore[import-untyped]
 from rich.progress import track
 
@@ -57,8 +60,8 @@ BESIDE = {"pytorch": ("flash_attn", "transformer_engine"), "tensorflow-training"
 OF_EACH = ("nvidia", "pip", "pkg_resources", "setuptools")
 # What flash-attn and NVIDIA's Transformer Engine need, which the Dockerfiles install from files of their own.
 NEEDS = {"flash_attn": ["einops"], "transformer_engine": ["einops", "onnxscript", "pydantic", "importlib-metadata"]}
+_FOLDER_OF = {"cpu": "cpu", "gpu": "cuda"}  # of AWS's lists, by device
 # Folders that wheels bring by mistake, which are nobody's to import.
-_FOLDER_OF = {"cpu": "cpu", "gpu": "cuda"}
 _NO_MODULES = frozenset(
     ["benchmarks", "bin", "build", "doc", "docs", "example", "examples", "scripts", "test", "tests", "tools"]
 )
@@ -72,7 +75,7 @@ def main() -> None:
     parser.add_argument("index")
     args = parser.parse_args()
     locks = {name: sorted((args.checkout / folder).glob("[0-9]*/*/uv.lock")) for name, folder in FOLDERS.items()}
-    older = [dockerfile(*row) for row in track(json.loads(DOCKERFILES.read_text())["rows"], "Dockerfiles")]
+    older = [dockerfile(*row) for row in json.loads(DOCKERFILES.read_text())["rows"]]
     locked = {path: list(distributions(path)) for paths in locks.values() for path in paths}
     needs = {module: resolved(names, "3.12", None, args.index) for module, names in NEEDS.items()}
     found_in = [installed(one, needs, args.index) for one in track(older, "resolutions")]
@@ -111,7 +114,7 @@ def installed(one: Mapping[str, Any], needs: Mapping[str, Iterable[Distribution]
 
 
 def resolved(names: Iterable[str], python: str, before: str | None, index: str) -> list[Distribution]:
-    """What uv finds for requirements on Linux, without what does not build without PyTorch.
+    """What uv installs on Linux for requirements, with what these need.
 
     Args:
         names: The requirements.
@@ -126,18 +129,14 @@ def resolved(names: Iterable[str], python: str, before: str | None, index: str) 
     if done.returncode:
         raise SystemExit(f"{names}\n{done.stderr}")
     lines = [Requirement(line) for line in done.stdout.splitlines() if line and not line.startswith("#")]
-    return [(normalized(line.name), str(line.specifier).removeprefix("==")) for line in lines]
-
-
-def normalized(name: str) -> str:
-    return re.sub(r"[-_.]+", "-", name).lower()
+    return [(canonicalize_name(line.name), str(line.specifier).removeprefix("==")) for line in lines]
 
 
 def distributions(lock: Path) -> Iterator[Distribution]:
     """The names and versions that a lock file has, but for its own project."""
     for package in tomllib.loads(lock.read_text())["package"]:
         if "registry" in package.get("source", {}):
-            yield normalized(package["name"]), package["version"].partition("+")[0]
+            yield canonicalize_name(package["name"]), package["version"].partition("+")[0]
 
 
 def modules_of(names: Iterable[str], found: Modules, repository: str = "") -> set[str]:
@@ -151,31 +150,28 @@ def modules_of(names: Iterable[str], found: Modules, repository: str = "") -> se
 
 def modules_by_name(wanted: Iterable[Distribution], index: str) -> dict[str, set[str]]:
     """The modules in wheels of distributions, by their names."""
-    session = requests.Session()
-    session.mount("https://", requests.adapters.HTTPAdapter(pool_maxsize=16, max_retries=3))
+    session = index_session()
     asked = [item for item in wanted if item[0] not in KNOWN and not item[0].startswith("nvidia-")]
     found: dict[str, set[str]] = {}
     with ThreadPoolExecutor(16) as pool:
-        answers = pool.map(lambda item: (item[0], files_of(*item, index, session)), asked)
+        answers = pool.map(lambda item: (item[0], paths_in(*item, index, session)), asked)
         for name, paths in track(answers, "wheels", total=len(asked)):
-            if paths is not None:
+            if paths:
                 found.setdefault(name, set()).update(modules_in(paths))
     return found
 
 
-def files_of(name: str, version: str, index: str, session: requests.Session) -> list[str] | None:
-    """The paths in a wheel of a version for Linux; None where there is none."""
-    headers = {"Accept": "application/vnd.pypi.simple.v1+json"}
-    answer = session.get(f"{index.rstrip('/')}/{name}/", headers=headers, timeout=60)
-    if not answer.ok:
-        return None
-    for file in answer.json()["files"]:
-        parts = file["filename"].removesuffix(".whl").split("-")
-        fits = parts[-1] == "any" or ("linux" in parts[-1] and "x86_64" in parts[-1])
-        if file["filename"].endswith(".whl") and parts[1] == version and fits:
+def paths_in(name: str, version: str, index: str, session: requests.Session) -> list[str]:
+    """The paths in a wheel of a version for Linux; none where there is none."""
+    try:
+        files = [file for found, file in all_files_of(name, index, session) if found == Version(version)]
+    except requests.HTTPError:
+        return []
+    for file in files:
+        if file["filename"].endswith(".whl") and any(map(on_linux, parse_wheel_filename(file["filename"])[3])):
             with RemoteZip(file["url"], session=session, initial_buffer_size=100_000) as archive:
                 return list(archive.namelist())
-    return None
+    return []
 
 
 def modules_in(paths: Iterable[str]) -> Iterator[str]:

@@ -42,11 +42,17 @@ def main() -> None:
     parser.add_argument("index", metavar="INDEX")
     parser.add_argument("packages", nargs="*", metavar="PACKAGE")
     args = parser.parse_args()
-    session = requests.Session()
-    session.mount("https://", requests.adapters.HTTPAdapter(pool_maxsize=16, max_retries=3))
+    session = index_session()
     names = sorted({*args.packages, *json.loads(FACTS.read_text())["packages"]})
     found = {name: rows_of(name, names, args.index, session) for name in track(names, "packages")}
     FACTS.write_text(rendered(found))
+
+
+def index_session() -> requests.Session:
+    """A session of 16 threads."""
+    session = requests.Session()
+    session.mount("https://", requests.adapters.HTTPAdapter(pool_maxsize=16, max_retries=3))
+    return session
 
 
 def rows_of(package: str, names: Sequence[str], index: str, session: requests.Session) -> list[Any]:
@@ -63,12 +69,17 @@ def rows_of(package: str, names: Sequence[str], index: str, session: requests.Se
 
 
 def files_of(package: str, index: str, session: requests.Session) -> Iterator[tuple[Version, dict[str, Any]]]:
-    """The files of a package's releases, with their versions: wheels and source distributions."""
+    """The files of a package's releases, without those before a release, with their versions."""
+    return ((version, file) for version, file in all_files_of(package, index, session) if not version.is_prerelease)
+
+
+def all_files_of(package: str, index: str, session: requests.Session) -> Iterator[tuple[Version, dict[str, Any]]]:
+    """The files of a package, with their versions: wheels and source distributions."""
     answer = session.get(f"{index.rstrip('/')}/{package}/", headers=_JSON, timeout=60)
     answer.raise_for_status()
     for file in answer.json()["files"]:
         version = version_of(file["filename"], package)
-        if version is not None and not version.is_prerelease:
+        if version is not None:
             yield version, file
 
 

@@ -336,6 +336,7 @@ def test_the_modules_of_a_container_are_those_in_the_wheels_of_what_its_list_nam
         ]
     ]
     (dockerfiles := tmp_path / "dockerfiles.json").write_text(json.dumps({"rows": rows}))
+    monkeypatch.syspath_prepend(ROOT / "release")
     written: Any = runpy.run_path(str(ROOT / "release" / "container_modules.py"))
     facts, names = tmp_path / "modules.json", written["main"].__globals__
     for name, value in {"FACTS": facts, "DOCKERFILES": dockerfiles, "NEEDS": {"flash_attn": ["other"]}}.items():

@@ -1,4 +1,4 @@
-"""Runs each script of `distributed_scripts.py` and `replica_scripts.py` on two processes; prints what came out as JSON.
+"""Runs each script of `distributed_scripts.py`, `replica_scripts.py` and `share_scripts.py`; prints what came out as JSON.
 
 Processes are forked, so that PyTorch is imported once.
 """
@@ -13,14 +13,12 @@ import sys
 import tempfile
 import traceback
 from collections.abc import Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-import datasets
 import torch  # before the forks
 import torch.distributed.fsdp
-import transformers
-from accelerate import Accelerator
 from distributed_scripts import NORMED, NOT_RUN, PLANTS, SCRIPT, WITHOUT
 from distributed_scripts import STEP as OF_SCRIPT
 from replica_scripts import CLIPPED, REPLICA_PLANTS, STEP
@@ -121,7 +119,8 @@ def run_on_hosts(text: str, folder: Path, job: Job, samples: int = 32) -> list[d
 
 
 def main() -> None:
-    assert {Accelerator, datasets.IterableDataset, transformers.Trainer}  # whose modules are imported before the forks
+    for module in ("accelerate", "datasets", "transformers.trainer"):  # before the forks
+        import_module(module)
     torch.set_num_threads(1)
     sys.path.append(str(Path(__file__).with_name("xla_stand_in")))
     found: dict[str, Any] = {}

@@ -16,7 +16,7 @@ from packaging.version import Version
 
 from training_jobs import Account
 from training_jobs.cli.main import app, main
-from training_jobs.cli.values import said
+from training_jobs.cli.values import message_of
 
 # As a user types them; the name is that of a job, an execution and a workflow at once, which there is not.
 COMMANDS = {
@@ -188,4 +188,4 @@ def test_a_value_that_an_option_does_not_take_is_named_with_the_rule_and_an_exam
 
 def test_what_another_rule_says_is_said_with_the_value() -> None:
     error = {"type": "literal_error", "msg": "Input should be 'inductor' or 'xla'", "input": "tvm"}
-    assert said(error) == "Input should be 'inductor' or 'xla', got 'tvm'"
+    assert message_of(error) == "Input should be 'inductor' or 'xla', got 'tvm'"

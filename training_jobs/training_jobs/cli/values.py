@@ -34,11 +34,11 @@ class Command(TyperCommand):
         except typer.BadParameter as error:
             errors = getattr(error.__cause__, "errors", None)  # pydantic's
             if errors is not None:
-                error.message = said(errors()[0])
+                error.message = message_of(errors()[0])
             raise
 
 
-def said(error: Mapping[str, Any]) -> str:
+def message_of(error: Mapping[str, Any]) -> str:
     """Return what is said of one of pydantic's errors.
 
     Args:

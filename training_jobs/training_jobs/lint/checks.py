@@ -43,7 +43,7 @@ def lint(scripts: Sequence[Script], job: Job) -> list[Finding]:
         scripts: All of the job's files, since one may save the checkpoint that another one's loop needs.
         job: What is known of the job.
     """
-    return list(_found(tuple(scripts), _Asked(repr(job), job)))
+    return list(_found(tuple(scripts), _Asked(repr(job), job))) if scripts else []
 
 
 @dataclass(frozen=True)

@@ -22,8 +22,19 @@ from training_jobs.lint.program import (
     statements_before,
     together,
 )
-from training_jobs.lint.script import Check, Found, Job, Script, constant, keyword, name_of, variable_read, whole_name
-from training_jobs.lint.shares import iterables, share_of
+from training_jobs.lint.script import (
+    Check,
+    Found,
+    Job,
+    Script,
+    constant,
+    data_of,
+    keyword,
+    name_of,
+    variable_read,
+    whole_name,
+)
+from training_jobs.lint.shares import share_of
 
 _SHARDING = ("FullyShardedDataParallel", "FSDP", "fully_shard")
 _COLLECTIVES = re.compile(
@@ -166,21 +177,21 @@ def loaders_of_all_samples(program: Program, job: Job) -> Iterator[tuple[Script,
         job: The job.
     """
     seeded = any(name_of(call) in _SEEDS and _RANK.search(ast.unparse(call)) for _, call in program.calls)
-    own = iterables(program)  # which deal out none
-    used = program.used - {"IterableDataset"} if own else program.used
+    # Those of its own deal out none.
+    used = program.used - {"IterableDataset"} if program.iterables else program.used
     if not seeded and not any(map(_DEALS.search, used)):
         for script, call in program.calls:
             if (
                 name_of(call) == "DataLoader"
                 and not script.is_within(call, EVALUATES)
-                and _has_all(program, script, call, own)
+                and _has_all(program, script, call)
             ):
-                channel = share_of(program, script, [*call.args[:1], *filter(None, [keyword(call, "dataset")])], job)
+                channel = share_of(program, job, script, data_of(call))
                 if not channel or job.processes_per_host != 1:
                     yield script, call, channel
 
 
-def _has_all(program: Program, script: Script, loader: ast.Call, own: set[str]) -> bool:
+def _has_all(program: Program, script: Script, loader: ast.Call) -> bool:
     """Whether a loader has no sampler that deals out samples, and a data set that certainly does not either."""
     samplers = [one.value for one in loader.keywords if one.arg in ("sampler", "batch_sampler")]
     for value in (one.value for one in loader.keywords if one.arg is None):
@@ -191,25 +202,18 @@ def _has_all(program: Program, script: Script, loader: ast.Call, own: set[str]) 
         given = [value] if isinstance(value, ast.Constant | ast.Call) else program.assigned(value)
         if not given or any({*_SAMPLER.findall(ast.unparse(one).lower())} - _OF_ALL for one in given):
             return False
-    data = loader.args[0] if loader.args else keyword(loader, "dataset")
-    if data is not None and own & {
-        name_of(one) for one in (data, *program.assigned(data)) if isinstance(one, ast.Call)
-    }:
+    data, parameters = data_of(loader), _parameters(script, loader)
+    if data is None:
+        return False
+    if program.iterable_of(data):
         return True
-    left: list[ast.AST] = [] if data is None else [data]
-    seen, parameters = set[str](), _parameters(script, loader)
-    while left:
-        for node in ast.walk(left.pop()):
-            name = ast.unparse(node) if isinstance(node, ast.Name | ast.Attribute) else ""
-            word = name or getattr(node, "arg", None) or getattr(node, "name", None) or ""
-            # The datasets library streams all samples to each process, unless split_dataset_by_node() has its part.
-            if word != "streaming" and _DEALT.search(word):
-                return False
-            if name and name not in seen:
-                seen.add(name)
-                passed = _given(program, script, loader) if name in parameters else []
-                left += [*program.values.get(name, ()), *program.definitions.get(name, ()), *passed]
-    return data is not None
+    for node in program.reached([data], lambda name: _given(program, script, loader) if name in parameters else ()):
+        name = ast.unparse(node) if isinstance(node, ast.Name | ast.Attribute) else ""
+        word = name or getattr(node, "arg", None) or getattr(node, "name", None) or ""
+        # The datasets library streams all samples to each process, unless split_dataset_by_node() has its part.
+        if word != "streaming" and _DEALT.search(word):
+            return False
+    return True
 
 
 def _parameters(script: Script, node: ast.AST) -> set[str]:

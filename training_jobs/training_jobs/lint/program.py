@@ -5,12 +5,12 @@ from __future__ import annotations
 import ast
 import re
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Literal
 
-from training_jobs.lint.script import Function, Job, Loop, Script, constant, name_of
+from training_jobs.lint.script import Function, Job, Loop, Script, constant, keyword, name_of
 
 # Libraries that join processes, average gradients and deal out samples by themselves, or may.
 _LIBRARIES = re.compile(
@@ -40,6 +40,10 @@ _FIRST = re.compile(
     r"(?:^|\.)(?:is_)?(?:main|master|local_main|main_local)(?:_process|_rank)?(?:\(\))?$"
     r"|is_world_process_zero(?:\(\))?$|is_master_ordinal\(\w*\)$"
 )
+_ITERABLE = re.compile(r"torch\.utils\.data\b.*\.IterableDataset")
+# What an iterable data set reads, and by what it reads a part of it.
+_READS = re.compile(r"open\(|read|glob|listdir|scandir|iterdir|parquet|csv", re.IGNORECASE)
+_DIVIDES = re.compile(r"worker|rank|shard|split|world_?size|islice|replica|process|random|parti", re.IGNORECASE)
 # How a script starts processes.
 STARTS = ("spawn", "Process", "Popen", "start_processes", "check_call")
 # What is of evaluation; a device is not.
@@ -165,6 +169,57 @@ class Program:
                         found.setdefault(ast.unparse(target), []).append(node.value)
         return found
 
+    @cached_property
+    def defaults(self) -> Mapping[str, list[ast.expr]]:
+        """What the options of argparse and the fields of classes are without a value, by their names."""
+        found: dict[str, list[ast.expr]] = {}
+        for _, call in self.calls:
+            first, default = constant(call.args[0]) if call.args else None, keyword(call, "default")
+            if name_of(call) == "add_argument" and isinstance(first, str) and default is not None:
+                found.setdefault(first.lstrip("-").replace("-", "_"), []).append(default)
+        for script in self.scripts:
+            for node in script.nodes:
+                if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and node.value is not None:
+                    found.setdefault(node.target.id, []).append(node.value)
+        return found
+
+    @cached_property
+    def iterables(self) -> set[str]:
+        """The names of its classes that are PyTorch's IterableDataset, read files, and divide them among nothing."""
+        classes = [(script, node) for script in self.scripts for node in script.nodes if isinstance(node, ast.ClassDef)]
+        return {
+            node.name
+            for script, node in classes
+            if any(_ITERABLE.fullmatch(script.imported(base)) for base in node.bases)
+            and _READS.search(text := ast.unparse(node))
+            and not _DIVIDES.search(text)
+        }
+
+    def iterable_of(self, data: ast.expr) -> str:
+        """Return the name of the class of `iterables` that makes data; "" for others.
+
+        Args:
+            data: Them.
+        """
+        made = {name_of(one) for one in (data, *self.assigned(data)) if isinstance(one, ast.Call)}
+        return min(made & self.iterables, default="")
+
+    def reached(self, data: Iterable[ast.AST], passed: Callable[[str], Iterable[ast.AST]]) -> Iterator[ast.AST]:
+        """Yield the nodes of expressions, and of what the variables, functions and classes in them are.
+
+        Args:
+            data: The expressions.
+            passed: What else a name may be, of a variable or an attribute.
+        """
+        left, seen = list(data), set[str]()
+        while left:
+            for node in ast.walk(left.pop()):
+                yield node
+                name = ast.unparse(node) if isinstance(node, ast.Name | ast.Attribute) else ""
+                if name and name not in seen:
+                    seen.add(name)
+                    left += [*self.values.get(name, ()), *self.definitions.get(name, ()), *passed(name)]
+
     def assigned(self, node: ast.AST) -> list[ast.expr]:
         """Return what is assigned to a variable or an attribute.
 
@@ -214,6 +269,16 @@ def together(scripts: Sequence[Script], job: Job) -> Iterator[Program]:
     for program in () if is_alone(scripts, job) else programs(scripts, job.entry_point):
         if program.by_hand and program.joins:
             yield program
+
+
+@lru_cache(maxsize=16)
+def whole(scripts: tuple[Script, ...]) -> Program:
+    """Return all scripts of a folder together, whichever of them is started.
+
+    Args:
+        scripts: Them, at least one.
+    """
+    return Program(scripts[0], scripts)
 
 
 @lru_cache(maxsize=16)

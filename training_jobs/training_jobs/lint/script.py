@@ -80,6 +80,11 @@ class Job:
             return None
         return self.hosts * self.processes_per_host
 
+    @property
+    def shared_channels(self) -> tuple[str, ...]:
+        """Those of which several hosts have shares."""
+        return self.sharded if (self.hosts or 1) > 1 else ()
+
     def lacks(self, module: str) -> bool:
         """Return whether a module, which is none of Python's own, is certainly not installed.
 
@@ -423,6 +428,11 @@ def always_imported(tree: ast.AST, *, tried: bool = True) -> Iterator[tuple[int,
 def _needed(module: str) -> str:
     """The first name of a module, or of what it imports that its distribution does not require: PyTorch's is one."""
     return "tensorboard" if module.startswith("torch.utils.tensorboard") else module.partition(".")[0]
+
+
+def data_of(call: ast.Call) -> ast.expr | None:
+    """The data set of PyTorch's DataLoader or sampler; None without it."""
+    return keyword(call, "dataset") or next(iter(call.args), None)
 
 
 Found = Iterator[tuple[Script, int, str]]
