@@ -57,6 +57,20 @@ LOOP = "        for numbers, images, labels in loader:"
 FOUND_LOOP = ((LOOP, f"{LOOP}  # HERE"),)
 NUMPY = ("import sys\n", "import sys\n\nimport numpy as np\n")
 CLIP = "            torch.nn.utils.clip_grad_norm_(model.parameters(), 0.01)\n"
+MOVED = """    model = torch.nn.Linear(4, 1).to(torch_xla.device())
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.1)
+"""
+TIED = """class Model(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner = torch.nn.Linear(4, 4)
+        self.head = torch.nn.Linear(4, 4)
+
+    def forward(self, inputs):
+        return self.head(self.inner(inputs))
+
+
+def main():"""
 CLIPPED = f"            xm.reduce_gradients(optimizer)\n{CLIP}            optimizer.step()\n"
 
 CHANGED = {
@@ -73,6 +87,34 @@ CHANGED = {
     "both steps": Plant("xla-step-twice", TORCHRUN, STEP, f"{STEP}            optimizer.step()  # HERE\n"),
     "clipped before the average": Plant(
         "xla-clip", TORCHRUN, CLIPPED, f"{CLIP[:-1]}  # HERE\n{STEP}", ((STEP, CLIPPED),)
+    ),
+    "an optimizer from before the model was moved": Plant(
+        "xla-optimizer",
+        TORCHRUN,
+        MOVED,
+        "    model = torch.nn.Linear(4, 1)\n"
+        "    optimizer = torch.optim.Adam(model.parameters(), lr=0.1)  # HERE\n"
+        "    model.to(torch_xla.device())\n",
+    ),
+    "parameters that are tied before they are moved": Plant(
+        "xla-tied",
+        TORCHRUN,
+        "    model.head.weight = model.inner.weight\n",
+        "",
+        (
+            ("def main():", TIED),
+            (
+                MOVED,
+                "    model = Model()\n    model.to(torch_xla.device())\n    model.head.weight = model.inner.weight\n"
+                "    optimizer = torch.optim.Adam(model.parameters(), lr=0.1)\n",
+            ),
+        ),
+        (
+            (
+                "        self.head = torch.nn.Linear(4, 4)\n",
+                "        self.head = torch.nn.Linear(4, 4)\n        self.head.weight = self.inner.weight  # HERE\n",
+            ),
+        ),
     ),
     "a rendezvous of the master": Plant(
         "collective",

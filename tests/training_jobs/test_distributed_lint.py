@@ -26,16 +26,21 @@ from replica_scripts import REPLICA_PLANTS
 from replica_scripts import SCRIPT as OF_REPLICAS
 from share_scripts import NOT_DEALT, OF_LIBRARIES, REPLICATED, RUN_LIBRARIES, SHARDED, SHARE_PLANTS
 from typer.testing import CliRunner
+from wrapped_scripts import NOT_RUN as WITHOUT_GPU
+from wrapped_scripts import WRAPPED_PLANTS
 
 from training_jobs.cli.main import app
 from training_jobs.lint import Job, lint_folder
 from training_jobs.lint.distributed import DISTRIBUTED
+from training_jobs.lint.hosts import HOSTS
 from training_jobs.lint.replicas import REPLICAS
+from training_jobs.lint.scales import SCALES
 from training_jobs.lint.shares import SHARES
+from training_jobs.lint.wrapped import WRAPPED
 
 PLANTS = {**OF_PROCESSES, **REPLICA_PLANTS}
 PAGE = Path(__file__).parents[2] / "docs" / "lint.md"
-ENDS = ("agree", "collective", "launcher", "uneven-shares")  # others succeed
+ENDS = ("agree", "collective", "launcher", "uneven-shares", "one-host-prepares")  # others succeed
 
 
 def found_in(folder: Path, text: str, job: Job) -> list[tuple[str, int]]:
@@ -256,10 +261,17 @@ def test_the_warning_of_a_collective_says_which_ranks_reach_it(name: str, ranks:
 
 def test_the_page_has_each_rule_what_is_planted_of_it_how_it_ends_and_its_source() -> None:
     rows = ["| rule | a mistake | which in PyTorch | source |", "|---|---|---|---|"]
-    for rule, check in {**DISTRIBUTED, **REPLICAS, **SHARES}.items():
-        planted = [name for name, plant in {**PLANTS, **SHARE_PLANTS}.items() if plant.rule == rule]
+    planted_of = {**PLANTS, **SHARE_PLANTS, **WRAPPED_PLANTS}
+    for rule, check in {**DISTRIBUTED, **REPLICAS, **SHARES, **WRAPPED, **SCALES, **HOSTS}.items():
+        planted = [name for name, plant in planted_of.items() if plant.rule == rule]
         planted += [f"{name}, on shares" for name in OF_LIBRARIES if rule == "shares"]
-        ends = "was not run" if rule in NOT_RUN else "ends with an error" if rule in ENDS else "succeeds, and is wrong"
+        ends = (
+            "was not run"
+            if rule in NOT_RUN + WITHOUT_GPU
+            else "ends with an error"
+            if rule in ENDS
+            else "succeeds, and is wrong"
+        )
         source = " ".join((check.__doc__ or "").split())
         rows.append(f"| `{rule}` | {'; '.join(planted)} | {ends} | {source} |")
     assert part(PAGE, "mistakes", "\n".join(rows)) == "\n".join(rows)
@@ -655,7 +667,15 @@ def test_how_many_processes_there_are_is_of_the_job(tmp_path: Path) -> None:
 def test_one_process_has_its_own_mistakes_alone_and_those_that_it_starts_have_all(name: str, tmp_path: Path) -> None:
     wrong, rule = PLANTS[name].scripts()[1], PLANTS[name].rule
     one = Job(hosts=1, processes_per_host=1)
-    of_one = rule in ("unscale", "zero-grad", "sharded-later", "xla-step-twice", "accumulates")
+    of_one = rule in (
+        "unscale",
+        "zero-grad",
+        "sharded-later",
+        "xla-step-twice",
+        "accumulates",
+        "xla-optimizer",
+        "xla-tied",
+    )
     assert [rule for rule, _ in found_in(tmp_path, wrong, one)] == [rule] * of_one
     spawns = wrong.replace("    main()\n", "    torch.multiprocessing.spawn(main, nprocs=2)\n")
     of_others = rule not in ("rank-of-host", "one-device", "writes")  # these are of torchrun's processes
@@ -707,7 +727,16 @@ def test_pytorch_runs_the_right_script_as_one_process_with_the_whole_batch_does_
     clips, of_replicas = rule == "xla-clip", "whole of replicas" if name in REPLICA_PLANTS else "whole"
     [whole] = [pytest.approx(values(one), abs=1e-5) for one in outcomes["whole, clipped" if clips else of_replicas]]
     # The right ones train as one process does with all samples of a step, but for those of one process, and those that clip.
-    of_two = rule not in ("agree", "launcher", "unscale", "clip-shards", "samples", "process-group", "accumulates")
+    of_two = rule not in (
+        "agree",
+        "launcher",
+        "unscale",
+        "clip-shards",
+        "samples",
+        "process-group",
+        "accumulates",
+        "xla-tied",
+    )
     if of_two:
         assert [values(one) for one in right] == [whole, whole]
     if rule in ENDS:
@@ -761,6 +790,12 @@ def test_the_hosts_of_the_right_script_read_each_sample_once_and_those_of_the_wr
 def test_a_library_reads_half_of_what_is_sharded(name: str, outcomes: dict[str, Any]) -> None:
     right, wrong = seen_by(outcomes[f"{name} of shares"], "right"), seen_by(outcomes[f"{name} of shares"], "wrong")
     assert (right, len(wrong), len({*wrong})) == ([*range(32)], 16, 16)
+
+
+@pytest.mark.soak
+def test_what_was_tied_before_it_was_moved_is_two_parameters(outcomes: dict[str, Any]) -> None:
+    found = outcomes["parameters that are tied before they are moved"]
+    assert [len(found[kind][0]["parameters"]) for kind in ("right", "wrong")] == [3, 4]
 
 
 @pytest.mark.soak

@@ -14,10 +14,13 @@ from typer.testing import CliRunner
 from training_jobs.cli.main import app
 from training_jobs.lint import Finding, Job, lint_folder
 from training_jobs.lint.distributed import DISTRIBUTED
+from training_jobs.lint.hosts import HOSTS
 from training_jobs.lint.replicas import REPLICAS
 from training_jobs.lint.resume import RESUME
 from training_jobs.lint.rules import RULES
+from training_jobs.lint.scales import SCALES
 from training_jobs.lint.shares import SHARES
+from training_jobs.lint.wrapped import WRAPPED
 
 TRAINING_CODE = Path(__file__).parents[2] / "training_code"
 COMPILED, XLA = Job(compiled=True), Job(compiled=True, xla=True)
@@ -261,7 +264,9 @@ def test_the_page_has_a_row_for_each_rule_and_each_is_planted() -> None:
     assert (
         sorted(rows)
         == sorted(RULES)
-        == sorted({*(rule for rule, *_ in PLANTED), *DISTRIBUTED, *REPLICAS, *RESUME, *SHARES})
+        == sorted(
+            {*(rule for rule, *_ in PLANTED), *DISTRIBUTED, *REPLICAS, *RESUME, *SHARES, *WRAPPED, *SCALES, *HOSTS}
+        )
     )
 
 

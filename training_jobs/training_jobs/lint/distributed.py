@@ -36,7 +36,7 @@ from training_jobs.lint.script import (
 )
 from training_jobs.lint.shares import share_of
 
-_SHARDING = ("FullyShardedDataParallel", "FSDP", "fully_shard")
+SHARDING = ("FullyShardedDataParallel", "FSDP", "fully_shard")
 _COLLECTIVES = re.compile(
     r"(?:monitored_)?barrier|all_(?:gather|reduce|to_all)\w*|(?:broadcast|gather|reduce|scatter)\w*|new_group"
 )
@@ -63,7 +63,7 @@ _STRATEGIES = re.compile(
     r"multi_?worker|parameter_?server|collective_?all|horovod|^hvd$|smdistributed|dtensor|tpustrategy|distribution|devicemesh|^ray$",
     re.IGNORECASE,
 )
-_OPTIMIZER = re.compile(r"adam|sgd|optim|lion|adafactor|rmsprop|lamb", re.IGNORECASE)
+OPTIMIZER = re.compile(r"adam|sgd|optim|lion|adafactor|rmsprop|lamb", re.IGNORECASE)
 _ZEROES = re.compile(r"zero_?grad|(?:clear|reset)_grad|\.grad\s*=\s*None|\.grad(?:\.data)?\.(?:zero_|fill_|mul_|copy_)")
 _OF_LAUNCHER = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE")
 _SETS = re.compile(
@@ -108,7 +108,7 @@ def _collective(scripts: Sequence[Script], job: Job) -> Found:
 
 def _sharded(script: Script) -> set[str]:
     """The names of models that are sharded."""
-    wraps = [call for call in script.calls if name_of(call) in _SHARDING and call.args]
+    wraps = [call for call in script.calls if name_of(call) in SHARDING and call.args]
     names = {ast.unparse(call.args[0]) for call in wraps if name_of(call) == "fully_shard"}
     return names | {
         ast.unparse(target)
@@ -331,10 +331,10 @@ def _zero_grad(scripts: Sequence[Script], job: Job) -> Found:
 def _sharded_later(scripts: Sequence[Script], job: Job) -> Found:
     """FSDP's reference: "initialize your optimizer after. This is required since FSDP changes the parameter variables"."""
     for script in scripts:
-        wraps = [call for call in script.calls if name_of(call) in _SHARDING and call.args]
+        wraps = [call for call in script.calls if name_of(call) in SHARDING and call.args]
         for call in script.calls if wraps and "param_groups" not in script.used_names else ():
             parameters = [ast.unparse(one) for one in (*call.args, *(one.value for one in call.keywords))]
-            for wrap in wraps if _OPTIMIZER.search(ast.unparse(call.func)) else ():
+            for wrap in wraps if OPTIMIZER.search(ast.unparse(call.func)) else ():
                 of_model = any(text.startswith(f"{ast.unparse(wrap.args[0])}.parameters()") for text in parameters)
                 together = function_around(script, call) is function_around(script, wrap)
                 if of_model and together and call.lineno < wrap.lineno:
@@ -463,7 +463,7 @@ def _steps_each(script: Script, loop: ast.AST) -> str:
     """After how many batches a loop makes a step of the optimizer, where each adds its gradients; "" where it is each one."""
     for node in (one for one in ast.walk(loop) if isinstance(one, ast.If)):
         inside = [one for one in ast.walk(node) if isinstance(one, ast.Call)]
-        steps = any(name_of(one) == "step" and _OPTIMIZER.search(ast.unparse(one.func)) for one in inside)
+        steps = any(name_of(one) == "step" and OPTIMIZER.search(ast.unparse(one.func)) for one in inside)
         if not steps or any(name_of(one) == "backward" for one in inside):
             continue
         for part in ast.walk(node.test):

@@ -14,10 +14,12 @@ from training_jobs.facts.packages import distribution_of
 from training_jobs.lint.dataclass_options import unknown_arguments, wrong_values
 from training_jobs.lint.distributed import DISTRIBUTED
 from training_jobs.lint.downloads import downloaded
+from training_jobs.lint.hosts import HOSTS
 from training_jobs.lint.optional_dependencies import dependencies_in
 from training_jobs.lint.removed import removed
 from training_jobs.lint.replicas import REPLICAS
 from training_jobs.lint.resume import RESUME
+from training_jobs.lint.scales import SCALES
 from training_jobs.lint.script import (
     Check,
     Found,
@@ -31,8 +33,9 @@ from training_jobs.lint.script import (
     whole_name,
 )
 from training_jobs.lint.shares import SHARES
+from training_jobs.lint.wrapped import WRAPPED
 
-RULES: dict[str, Check] = {**DISTRIBUTED, **REPLICAS, **RESUME, **SHARES}
+RULES: dict[str, Check] = {**DISTRIBUTED, **REPLICAS, **RESUME, **SHARES, **WRAPPED, **SCALES, **HOSTS}
 
 _LOGS = re.compile(
     r"^(?:print|xm\.master_print|(?:\w+\.)*(?:log(?:ger|ging)?|_logger)\.(?:info|debug|warning)|"

@@ -271,6 +271,19 @@ class Script:
                     pending.append(node)
         return list(found)
 
+    def parts_of(self, loop: Loop) -> list[ast.AST]:
+        """Return a loop, and the functions of this file that it calls, or that these call.
+
+        Args:
+            loop: The loop.
+        """
+        found: list[ast.AST] = [loop]
+        for part in found:  # which grows
+            names = (self.called_here(node) for node in ast.walk(part) if isinstance(node, ast.Call))
+            called = (self.functions[name] for name in names if name is not None)
+            found += [one for one in dict.fromkeys(called) if one not in found]
+        return found
+
     def _unconditional(self, body: list[ast.stmt]) -> Iterator[ast.AST]:
         for number, statement in enumerate(body):
             if isinstance(statement, Function | ast.ClassDef):

@@ -18,6 +18,7 @@ _CHANNEL = re.compile(r"^SM_CHANNEL_(.+)$|^/opt/ml/input/data/([^/]+)")
 # How many there are among which samples are dealt out.
 _ALL = re.compile(r"world_?size|num_processes|global_device_count|num_input_pipelines|\bsize\(\)", re.IGNORECASE)
 _OF_HOST = re.compile(r"local_?world_?size|\blocal_size\(\)|(?<!_)device_count\(\)|SM_NUM_GPUS", re.IGNORECASE)
+_LOCAL_RANK = re.compile(r"local_?rank|local_process_index", re.IGNORECASE)
 _COUNTS = re.compile(r"islice|take|range|zip|cycle|repeat")  # steps of a loop, whatever the loader has
 _LIGHTNING = ("lightning", "pytorch_lightning")
 Among = Literal["all", "host", ""]
@@ -32,6 +33,7 @@ class _Sampler(NamedTuple):
         data: What it deals out.
         among: The processes of all hosts, or of each host among themselves; "" where that is not known.
         name: Its name.
+        local: Whether it deals them out by the rank on its host.
     """
 
     script: Script
@@ -39,6 +41,7 @@ class _Sampler(NamedTuple):
     data: ast.expr
     among: Among
     name: str
+    local: bool
 
 
 def _samplers(program: Program) -> Iterator[_Sampler]:
@@ -49,17 +52,26 @@ def _samplers(program: Program) -> Iterator[_Sampler]:
         if name == "DistributedSampler" and (data := data_of(call)) is not None:
             number = keyword(call, "num_replicas") or next(iter(call.args[1:2]), None)
             among = "all" if number is None else _among(program, number)  # by default, world_size
-            yield _Sampler(script, call, data, among, name)
+            rank = keyword(call, "rank") or next(iter(call.args[2:3]), None)
+            yield _Sampler(script, call, data, among, name, _is_of_host(program, rank))
         elif isinstance(call.func, ast.Attribute):
             number = keyword(call, "num_shards") or next(iter(call.args[:1]), None)
             if number is not None:
-                yield _Sampler(script, call, call.func.value, _among(program, number), "shard()")
+                rank = keyword(call, "index") or next(iter(call.args[1:2]), None)
+                local = _is_of_host(program, rank)
+                yield _Sampler(script, call, call.func.value, _among(program, number), "shard()", local)
 
 
 def _among(program: Program, number: ast.expr) -> Among:
     """Among which processes samples are dealt out, by how many there are."""
     found = {_named(one) for one in (program.assigned(number) or [number])}
     return found.pop() if len(found) == 1 else ""
+
+
+def _is_of_host(program: Program, rank: ast.expr | None) -> bool:
+    """Whether a rank is certainly one on its host."""
+    values = [] if rank is None else (program.assigned(rank) or [rank])
+    return bool(values) and all(_LOCAL_RANK.search(ast.unparse(one)) for one in values)
 
 
 def _named(number: ast.expr) -> Among:
@@ -168,6 +180,9 @@ def _sampler_of_host(scripts: Sequence[Script], job: Job) -> Found:
         if one.among == "host" and not share_of(program, job, one.script, one.data):
             why = "each host has all samples, and deals them out among its own processes, so that hosts read the same"
             yield one.script, one.call.lineno, f"{why}: deal them out by WORLD_SIZE and RANK"
+        elif one.among == "all" and one.local:
+            why = "deals out among the processes of all hosts by a rank on one, so that hosts read the same samples"
+            yield one.script, one.call.lineno, f"{why}, and nobody the others: deal them out by RANK"
 
 
 def _uneven_shares(scripts: Sequence[Script], job: Job) -> Found:

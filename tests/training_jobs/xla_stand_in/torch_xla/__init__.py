@@ -5,6 +5,9 @@ A test double, since only Trainium, TPUs and GPUs run several replicas. Each doe
 
 import torch
 
+# A move to an XLA device makes parameters anew, as PyTorch/XLA 2.9.0 was seen to do.
+torch.__future__.set_overwrite_module_params_on_conversion(True)
+
 
 def device() -> torch.device:
     return torch.device("cpu")

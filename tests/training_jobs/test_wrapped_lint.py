@@ -1,0 +1,388 @@
+"""Models that are wrapped, prepared, compiled or moved, of which the step trains another; PyTorch and accelerate say so."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from distributed_scripts import DDP, OPTIMIZER, SCRIPT, STEP, TORCHRUN, changed
+from wrapped_scripts import (
+    FORWARD,
+    GPU_HOSTS,
+    HOSTS,
+    NOT_RUN,
+    OF_ACCELERATE,
+    PREPARE,
+    WRAPPED_PLANTS,
+)
+
+from training_jobs.lint import Job, lint_folder
+
+ONE = Job(entry_point="train.py", hosts=1, processes_per_host=1)
+
+
+def found_in(folder: Path, text: str, job: Job) -> list[tuple[str, int]]:
+    (folder / "train.py").write_text(text)
+    return [(one.rule, one.line) for one in lint_folder(folder, job)]
+
+
+@pytest.mark.parametrize("name", WRAPPED_PLANTS)
+def test_a_mistake_is_found_on_its_line_and_the_right_script_has_none(name: str, tmp_path: Path) -> None:
+    plant = WRAPPED_PLANTS[name]
+    right, wrong = plant.scripts()
+    [line] = [number for number, text in enumerate(wrong.splitlines(), start=1) if "# HERE" in text]
+    assert found_in(tmp_path, right, plant.job) == []
+    assert found_in(tmp_path, wrong, plant.job) == [(plant.rule, line)]
+
+
+@pytest.mark.parametrize("name", WRAPPED_PLANTS)
+def test_one_process_has_what_is_wrong_without_others_alone(name: str, tmp_path: Path) -> None:
+    plant = WRAPPED_PLANTS[name]
+    of_one = plant.rule in ("compile-unused", "accelerate-backward") or plant.job is not TORCHRUN
+    of_one = of_one and plant.job not in (HOSTS, GPU_HOSTS)
+    assert [rule for rule, _ in found_in(tmp_path, plant.scripts()[1], ONE)] == [plant.rule] * of_one
+
+
+AS_DDP = DDP.replace("model =", "ddp =")
+SYNCED = """            if step % 2:
+                with model.no_sync():
+                    loss = (model(images) - labels).square().mean()
+                    loss.backward()
+            else:
+                loss = (model(images) - labels).square().mean()
+                loss.backward()
+                optimizer.step()
+"""
+LOOP = "        for numbers, images, labels in loader:\n"
+RIGHT: dict[str, tuple[Job, Sequence[tuple[str, str]]]] = {
+    "the model without its wrapper, to evaluate": (
+        TORCHRUN,
+        (
+            (DDP, AS_DDP),
+            (
+                FORWARD,
+                FORWARD.replace("model(", "ddp(")
+                + "            with torch.no_grad():\n                model(images)\n",
+            ),
+        ),
+    ),
+    "the model where there is no wrapper": (
+        TORCHRUN,
+        (
+            (DDP, f"    ddp = None\n    if dist.get_world_size() > 1:\n    {AS_DDP}"),
+            (
+                FORWARD,
+                "            outputs = model(images) if ddp is None else ddp(images)\n"
+                "            loss = (outputs - labels).square().mean()\n",
+            ),
+        ),
+    ),
+    "a method of the model within its wrapper, for no loss": (
+        TORCHRUN,
+        ((FORWARD, f"{FORWARD}            model.module.extra_repr()\n"),),
+    ),
+    "the last step of several with the others": (
+        TORCHRUN,
+        (
+            (LOOP, "        for step, (numbers, images, labels) in enumerate(loader):\n"),
+            (FORWARD + STEP, SYNCED),
+        ),
+    ),
+    "a forward before no_sync, which averages in spite of it": (
+        TORCHRUN,
+        (("            loss.backward()\n", "            with model.no_sync():\n                loss.backward()\n"),),
+    ),
+    "an average of all processes": (
+        TORCHRUN,
+        (
+            (DDP, ""),
+            (
+                "            optimizer.step()\n",
+                "            for one in model.parameters():\n"
+                "                dist.all_reduce(one.grad, op=dist.ReduceOp.AVG)\n            optimizer.step()\n",
+            ),
+        ),
+    ),
+    "a sum that the optimizer's rate divides": (
+        TORCHRUN,
+        (
+            (DDP, ""),
+            ("lr=0.1", "lr=0.1 / dist.get_world_size()"),
+            (
+                "            optimizer.step()\n",
+                "            for one in model.parameters():\n                dist.all_reduce(one.grad)\n"
+                "            optimizer.step()\n",
+            ),
+        ),
+    ),
+    "a loss for the log alone": (
+        TORCHRUN,
+        (
+            (
+                "            seen +=",
+                "            dist.all_reduce(shown := loss.detach().clone())\n            shown /= dist.get_world_size()\n"
+                "            print(shown)\n            seen +=",
+            ),
+        ),
+    ),
+    "a loss of all tokens of all processes": (
+        TORCHRUN,
+        (
+            (
+                FORWARD,
+                "            loss = (model(images) - labels).square().sum() * dist.get_world_size()\n"
+                "            loss = loss / (4 * dist.get_world_size())\n",
+            ),
+        ),
+    ),
+    "weights of rank 0 before the wrapper, which sends them": (
+        TORCHRUN,
+        ((DDP, f"    if rank == 0:\n        model.load_state_dict(torch.load('model.pt'))\n{DDP}"),),
+    ),
+    "weights of rank 0 that are sent": (
+        TORCHRUN,
+        (
+            (
+                OPTIMIZER,
+                "    if rank == 0:\n        model.load_state_dict(torch.load('model.pt'))\n"
+                f"    for one in model.parameters():\n        dist.broadcast(one.data, 0)\n{OPTIMIZER}",
+            ),
+        ),
+    ),
+    "other weights on the others": (
+        TORCHRUN,
+        (
+            (
+                OPTIMIZER,
+                "    if rank == 0:\n        model.load_state_dict(torch.load('model.pt'))\n    else:\n"
+                f"        model.load_state_dict(torch.load('same.pt'))\n{OPTIMIZER}",
+            ),
+        ),
+    ),
+    "a rank among all by the number of a host's devices": (
+        GPU_HOSTS,
+        ((DDP, f"    device = rank % torch.cuda.device_count()\n    torch.cuda.set_device(device)\n{DDP}"),),
+    ),
+    "a download of each host's first process": (
+        HOSTS,
+        (
+            (
+                "    seen, norms",
+                '    if os.environ["LOCAL_RANK"] == "0":\n        MNIST("data", download=True)\n    dist.barrier()\n'
+                '    MNIST("data")\n    seen, norms',
+            ),
+        ),
+    ),
+    "a download of rank 0 to what it alone reads": (
+        HOSTS,
+        (("    seen, norms", '    if rank == 0:\n        MNIST("data", download=True)\n    seen, norms'),),
+    ),
+    "a model that compiles in place": (TORCHRUN, ((OPTIMIZER, f"    model.compile()\n{OPTIMIZER}"),)),
+    "a compiled model beside its own": (
+        TORCHRUN,
+        (
+            (DDP, f"{DDP}    compiled = torch.compile(model)\n"),
+            (FORWARD, FORWARD.replace("model(", "compiled(")),
+        ),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", RIGHT)
+def test_what_is_right_in_another_way_is_not_reported(name: str, tmp_path: Path) -> None:
+    job, changes = RIGHT[name]
+    assert found_in(tmp_path, changed(SCRIPT, *changes), job) == []
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        [
+            (
+                PREPARE,
+                "    parts = accelerator.prepare(*[model, optimizer, loader])\n    model, optimizer, loader = parts\n",
+            )
+        ],
+        [(PREPARE, f"    model = accelerator.prepare_model(model)\n{PREPARE.replace('model, ', '')}")],
+        [
+            ("gradient_accumulation_steps=2", "gradient_accumulation_steps=1"),
+            ("accelerator.backward(loss)", "loss.backward()"),
+        ],
+        [("accelerator.backward(loss)", "accelerator.backward(loss / labels.numel())")],
+    ],
+)
+def test_accelerate_is_used_in_other_ways_too(changes: list[tuple[str, str]], tmp_path: Path) -> None:
+    assert found_in(tmp_path, changed(OF_ACCELERATE, *changes), TORCHRUN) == []
+
+
+@pytest.mark.parametrize(
+    ("given", "found"),
+    [
+        ("torch.cuda.set_device(int(os.environ['RANK']))", True),
+        ("model.cuda(rank)", True),
+        ("model.to(f'cuda:{rank}')", True),
+        ("torch.device('cuda', rank)", True),
+        ("DistributedDataParallel(model, device_ids=[rank])", True),
+        ("torch.device('cpu', rank)", False),
+        ("model.to(rank)", True),
+        ("torch.cuda.set_device(local)", False),
+        ("torch.cuda.set_device(int(os.environ['RANK']) % 8)", False),
+    ],
+)
+def test_a_device_is_of_a_rank_among_all_by_what_is_assigned_to_it(given: str, found: bool, tmp_path: Path) -> None:
+    text = changed(SCRIPT, (DDP, f"    local = dist.get_node_local_rank()\n    given = {given}\n{DDP}"))
+    rules = [rule for rule, _ in found_in(tmp_path, text, GPU_HOSTS) if rule != "forward"]
+    assert rules == ["device-of-rank"] * found
+    for job in (replace(GPU_HOSTS, hosts=1), replace(GPU_HOSTS, device="cpu")):
+        assert "device-of-rank" not in [rule for rule, _ in found_in(tmp_path, text, job)]
+
+
+OF_CLASS = """
+import os
+
+import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel as DDP
+from torch.utils.data import DataLoader, DistributedSampler
+
+
+def wrapped(model, local):
+    torch.cuda.set_device(local)
+    return DDP(model, device_ids=[local])
+
+
+class Training:
+    def __init__(self, model, images):
+        self.local = int(os.environ["LOCAL_RANK"])
+        self.model = model.cuda()
+        self.ddp = wrapped(self.model, self.local)
+        self.loader = DataLoader(images, sampler=DistributedSampler(images))
+        self.optimizer = torch.optim.AdamW(self.model.parameters())
+
+    def step(self, batch):
+        self.optimizer.zero_grad()
+        loss = self.ddp(batch).mean()
+        loss.backward()
+        self.optimizer.step()
+
+    def train(self, epochs=3):
+        for epoch in range(epochs):
+            self.loader.sampler.set_epoch(epoch)
+            for batch in self.loader:
+                self.step(batch)
+
+
+dist.init_process_group("nccl")
+Training(torch.nn.Linear(3, 3), Images()).train()
+"""
+
+
+@pytest.mark.parametrize(
+    ("changes", "rules"),
+    [
+        ([], []),
+        ([("self.ddp(batch)", "self.model(batch)")], ["forward"]),
+        ([("self.ddp(batch)", "self.ddp.module(batch)")], ["forward"]),
+        ([("self.ddp = wrapped(self.model, self.local)", "self.ddp: DDP = DDP(self.model)")], []),
+        (
+            [
+                ("self.ddp = wrapped(self.model, self.local)", "self.ddp: DDP = DDP(self.model)"),
+                ("self.ddp(batch)", "self.model(batch)"),
+            ],
+            ["forward"],
+        ),
+        ([("loss.backward()", "n = dist.get_world_size()\n        (loss / n).backward()")], ["divided-twice"]),
+        ([("self.ddp(batch).mean()", "self.ddp(batch).mean().div_(dist.get_world_size())")], ["divided-twice"]),
+        ([("DistributedSampler(images)", "DistributedSampler(images, rank=self.local)")], ["sampler-of-host"]),
+        (
+            [("DistributedSampler(images)", "DistributedSampler(images, num_replicas=8, rank=self.local)")],
+            [],  # of how many, is not known
+        ),
+        (
+            [("        self.loader =", "        self.fast = torch.compile(self.ddp)\n        self.loader =")],
+            ["compile-unused"],
+        ),
+        (
+            [
+                ("    def step(self", "    def load(self):\n        if dist.get_rank() == 0:\n"
+                 "            self.ddp.module.load_state_dict(torch.load('m.pt'))\n\n    def step(self"),
+            ],
+            ["one-rank-loads"],
+        ),
+        ([("self.local)\n        self.loader", "int(os.environ['RANK']))\n        self.loader")], []),  # by a parameter
+    ],
+)  # fmt: skip
+def test_a_model_is_followed_through_classes_and_functions(
+    changes: list[tuple[str, str]], rules: list[str], tmp_path: Path
+) -> None:
+    text = changed(OF_CLASS, *changes)
+    assert [rule for rule, _ in found_in(tmp_path, text, GPU_HOSTS) if rule != "checkpoint"] == rules
+
+
+@pytest.fixture(scope="module")
+def outcomes() -> dict[str, Any]:
+    ran = subprocess.run(
+        [sys.executable, "run_wrapped_scripts.py"], cwd=Path(__file__).parent, capture_output=True, text=True
+    )
+    assert ran.returncode == 0, ran.stderr
+    found: dict[str, Any] = json.loads(ran.stdout)
+    return found
+
+
+RAN = {name: plant.rule for name, plant in WRAPPED_PLANTS.items() if plant.rule not in NOT_RUN}
+OF_GRADIENTS = ("all-reduce-sum", "divided-twice", "accelerate-backward")
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("name", [name for name, rule in RAN.items() if rule in OF_GRADIENTS])
+def test_gradients_are_those_of_one_process_with_the_whole_batch_or_a_multiple(
+    name: str, outcomes: dict[str, Any]
+) -> None:
+    whole, right, wrong = (one[0]["norms"][0] for one in (outcomes["whole"], *outcomes[name].values()))
+    assert right == pytest.approx(whole)
+    assert wrong / whole == pytest.approx(0.5 if RAN[name] == "divided-twice" else 2)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("name", [name for name, rule in RAN.items() if rule in ("forward", "no-sync", "prepared")])
+def test_processes_end_with_one_model_that_is_that_of_one_process_or_apart(name: str, outcomes: dict[str, Any]) -> None:
+    [whole] = outcomes["whole"]
+    for one in outcomes[name]["right"]:
+        for found, expected in zip(one["parameters"], whole["parameters"], strict=True):
+            assert found == pytest.approx(expected, abs=1e-5)
+    first, second = outcomes[name]["wrong"]
+    if name == "a loader that is not prepared":
+        assert (first["seen"], sorted({*first["seen"]})) == (second["seen"], [*range(32)])
+    else:
+        assert first["parameters"] != second["parameters"]
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("name", [name for name, rule in RAN.items() if rule == "one-rank-loads"])
+def test_what_one_rank_loads_the_others_do_not_train_with(name: str, outcomes: dict[str, Any]) -> None:
+    (first, second), (other, last) = outcomes[name].values()
+    assert first["parameters"] == second["parameters"]
+    if "sharded" in name:  # all have the same shards, of which those of rank 0 alone were loaded
+        assert other["begin"] == last["begin"] != first["begin"]
+        assert [one == two for one, two in zip(other["begin"][0], first["begin"][0], strict=True)].count(True) == 4
+    else:
+        assert other["parameters"] != last["parameters"]
+
+
+@pytest.mark.soak
+def test_the_second_host_does_not_have_what_the_first_downloads(outcomes: dict[str, Any]) -> None:
+    right, wrong = outcomes["a download of one host"].values()
+    assert not any("error" in one for one in right)
+    assert "FileNotFoundError" in wrong[1]["error"]
+
+
+@pytest.mark.soak
+def test_a_model_that_is_compiled_for_nothing_traces_no_frame(outcomes: dict[str, Any]) -> None:
+    right, wrong = outcomes["a model that is compiled for nothing"].values()
+    assert right[0]["norms"][0] > 0 == wrong[0]["norms"][0]
