@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from distributed_scripts import DDP, OPTIMIZER, SCRIPT, STEP, TORCHRUN, changed
 from wrapped_scripts import (
+    AS_FUNCTION,
     FORWARD,
     GPU_HOSTS,
     HOSTS,
@@ -94,6 +95,41 @@ RIGHT: dict[str, tuple[Job, Sequence[tuple[str, str]]]] = {
             (FORWARD + STEP, SYNCED),
         ),
     ),
+    "a model that is wrapped, and computes no gradients": (
+        TORCHRUN,
+        (
+            (DDP, f"{DDP}    other = torch.nn.Linear(4, 1)\n    wrapped = DistributedDataParallel(other)\n"),
+            (FORWARD, f"{FORWARD}            with torch.no_grad():\n                other(images)\n"),
+        ),
+    ),
+    "a function that is given the model before there is a wrapper": (
+        TORCHRUN,
+        (
+            *AS_FUNCTION,
+            (DDP, f"    trained(model, [], None, seen)\n{AS_DDP}"),
+            ("        trained(model, loader, optimizer, seen)\n", "        trained(ddp, loader, optimizer, seen)\n"),
+        ),
+    ),
+    "a function that is given both": (
+        TORCHRUN,
+        (
+            *AS_FUNCTION,
+            (DDP, AS_DDP),
+            ("def trained(model, loader, optimizer, seen):", "def trained(model, loader, optimizer, seen, wrapper):"),
+            ("        loss = (model(", "        loss = model(images).mean() if wrapper is None else (wrapper("),
+            ("trained(model, loader, optimizer, seen)\n", "trained(model, loader, optimizer, seen, ddp)\n"),
+        ),
+    ),
+    "a backward without the others and one with them": (
+        TORCHRUN,
+        (
+            (
+                f"{FORWARD}            loss.backward()\n",
+                f"            with model.no_sync():\n    {FORWARD}                loss.backward()\n"
+                f"{FORWARD}            loss.backward()\n",
+            ),
+        ),
+    ),
     "a forward before no_sync, which averages in spite of it": (
         TORCHRUN,
         (("            loss.backward()\n", "            with model.no_sync():\n                loss.backward()\n"),),
@@ -121,6 +157,43 @@ RIGHT: dict[str, tuple[Job, Sequence[tuple[str, str]]]] = {
             ),
         ),
     ),
+    "a sum of what each loss is divided by": (
+        TORCHRUN,
+        (
+            (DDP, ""),
+            (
+                "            loss.backward()\n",
+                "            loss = loss / dist.get_world_size()\n            loss.backward()\n",
+            ),
+            (
+                "            optimizer.step()\n",
+                "            for one in model.parameters():\n                dist.all_reduce(one.grad)\n"
+                "            optimizer.step()\n",
+            ),
+        ),
+    ),
+    "a sum by another library": (
+        TORCHRUN,
+        (
+            (DDP, ""),
+            ("import torch\n", "import horovod.torch\nimport torch\n"),
+            (
+                "            optimizer.step()\n",
+                "            for one in model.parameters():\n                dist.all_reduce(one.grad)\n"
+                "            optimizer.step()\n",
+            ),
+        ),
+    ),
+    "a loss that is divided in place of gradients, by a hook": (
+        TORCHRUN,
+        (
+            (DDP, f"{DDP}    model.register_comm_hook(None, summed)\n"),
+            (
+                "            loss.backward()\n",
+                "            loss = loss / dist.get_world_size()\n            loss.backward()\n",
+            ),
+        ),
+    ),
     "a loss for the log alone": (
         TORCHRUN,
         (
@@ -145,6 +218,17 @@ RIGHT: dict[str, tuple[Job, Sequence[tuple[str, str]]]] = {
         TORCHRUN,
         ((DDP, f"    if rank == 0:\n        model.load_state_dict(torch.load('model.pt'))\n{DDP}"),),
     ),
+    "weights of rank 0 that a wrapper of shards sends": (
+        TORCHRUN,
+        (
+            ("import fully_shard\n", "import FullyShardedDataParallel\n"),
+            (
+                DDP,
+                "    if rank == 0:\n        model.load_state_dict(torch.load('model.pt'))\n"
+                "    model = FullyShardedDataParallel(model, sync_module_states=True)\n",
+            ),
+        ),
+    ),
     "weights of rank 0 that are sent": (
         TORCHRUN,
         (
@@ -168,6 +252,25 @@ RIGHT: dict[str, tuple[Job, Sequence[tuple[str, str]]]] = {
     "a rank among all by the number of a host's devices": (
         GPU_HOSTS,
         ((DDP, f"    device = rank % torch.cuda.device_count()\n    torch.cuda.set_device(device)\n{DDP}"),),
+    ),
+    "a rank that may be either": (
+        GPU_HOSTS,
+        (
+            (
+                DDP,
+                f"    if sys.argv[2:]:\n        rank = int(os.environ['LOCAL_RANK'])\n    torch.cuda.set_device(rank)\n{DDP}",
+            ),
+        ),
+    ),
+    "a sampler's rank that may be either": (
+        GPU_HOSTS,
+        (
+            (
+                "    sampler = DistributedSampler(images, shuffle=False)\n",
+                "    of = rank if sys.argv[2:] else 0\n    of = int(os.environ['LOCAL_RANK'])\n    of = rank\n"
+                "    sampler = DistributedSampler(images, shuffle=False, rank=of)\n",
+            ),
+        ),
     ),
     "a download of each host's first process": (
         HOSTS,
@@ -215,10 +318,43 @@ def test_what_is_right_in_another_way_is_not_reported(name: str, tmp_path: Path)
             ("accelerator.backward(loss)", "loss.backward()"),
         ],
         [("accelerator.backward(loss)", "accelerator.backward(loss / labels.numel())")],
+        [
+            ("gradient_accumulation_steps=2", 'mixed_precision="bf16"'),
+            ("accelerator.backward(loss)", "loss.backward()"),
+        ],
+        [("Adam(model.parameters()", "Adam(groups_of(model)")],
+        [
+            (PREPARE, PREPARE.replace(", loader", "")),
+            ("loader = DataLoader(images, ", "loader = DataLoader(images, sampler=of_ranks(images), "),
+        ],
+        [
+            (
+                PREPARE,
+                "    inputs = prepare_images(images)\n    model, optimizer, loader = distributed(model, optimizer, loader)\n",
+            )
+        ],
     ],
 )
 def test_accelerate_is_used_in_other_ways_too(changes: list[tuple[str, str]], tmp_path: Path) -> None:
     assert found_in(tmp_path, changed(OF_ACCELERATE, *changes), TORCHRUN) == []
+
+
+@pytest.mark.parametrize(
+    ("change", "rules"),
+    [
+        ((PREPARE, "    loader = accelerator.prepare(loader)\n"), ["prepared"]),
+        ((PREPARE, "    optimizer, loader = self.accelerator.prepare(optimizer, loader)\n"), ["prepared"]),
+        ((PREPARE, "    loader = accelerator.prepare_data_loader(loader)\n"), ["prepared"]),
+        ((PREPARE, "    model = accelerator.prepare(model)\n"), ["prepared"]),
+        (("gradient_accumulation_steps=2", 'mixed_precision="fp16"'), ["accelerate-backward"]),
+    ],
+)
+def test_what_accelerate_is_not_given_is_found(change: tuple[str, str], rules: list[str], tmp_path: Path) -> None:
+    text = changed(OF_ACCELERATE, change)
+    if rules == ["accelerate-backward"]:
+        assert found_in(tmp_path, text, TORCHRUN) == []
+        text = changed(text, ("accelerator.backward(loss)", "loss.backward()"))
+    assert [rule for rule, _ in found_in(tmp_path, text, TORCHRUN)] == rules
 
 
 @pytest.mark.parametrize(
@@ -294,6 +430,20 @@ Training(torch.nn.Linear(3, 3), Images()).train()
             [
                 ("self.ddp = wrapped(self.model, self.local)", "self.ddp: DDP = DDP(self.model)"),
                 ("self.ddp(batch)", "self.model(batch)"),
+            ],
+            ["forward"],
+        ),
+        (
+            [
+                ("self.ddp(batch)", "self.model(batch)"),
+                ("    return DDP(model, device_ids=[local])", "    model = DDP(model, device_ids=[local])\n    return model"),
+            ],
+            ["forward"],
+        ),
+        (
+            [
+                ("self.ddp(batch).mean()", "self.loss_of(batch)"),
+                ("    def step(", "    def loss_of(self, batch):\n        return self.model(batch).mean()\n\n    def step("),
             ],
             ["forward"],
         ),

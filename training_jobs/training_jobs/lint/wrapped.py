@@ -25,6 +25,7 @@ from training_jobs.lint.script import Check, Found, Function, Job, Loop, Script,
 
 DDP = ("DistributedDataParallel", "DDP")
 _COMPILE = "torch.compile"
+_PREPARES = re.compile(r"accel\w*\.prepare(?:_\w+)?$", re.IGNORECASE)
 # What a model is the same model after.
 _SAME = ("to", "cuda", "cpu", "train", "float", "half", "bfloat16", "xpu")
 _SPREADS = re.compile(r"broadcast|scatter|sync_module_states|all_gather", re.IGNORECASE)
@@ -251,7 +252,7 @@ def _prepared(scripts: Sequence[Script], job: Job) -> Found:
         if not program.trains_by("accelerate"):
             continue
         for script in program.scripts:
-            prepares = [call for call in script.calls if name_of(call).startswith("prepare")]
+            prepares = [call for call in script.calls if _PREPARES.search(ast.unparse(call.func))]
             for function in {function_around(script, call) for call in prepares}:
                 here = [call for call in prepares if function_around(script, call) is function]
                 given = [one for call in here for one in call.args]
@@ -274,7 +275,7 @@ def _unprepared(script: Script, function: Function | None, given: set[str]) -> F
         made = ast.unparse(assign.targets[0]) if isinstance(assign, ast.Assign) else ""
         first = ast.unparse(call.args[0]) if call.args else ""
         model = first.removesuffix(".parameters()")
-        if made in given and model != first and model not in given and OPTIMIZER.search(ast.unparse(call.func)):
+        if model != first and model not in given and OPTIMIZER.search(ast.unparse(call.func)):
             why = f"{model} is not among what accelerator.prepare() is given, so that nothing averages its gradients"
             yield script, call.lineno, f"{why}: prepare it with its optimizer"
         sampled = any(keyword(call, name) is not None for name in ("sampler", "batch_sampler"))
@@ -326,25 +327,19 @@ def _xla_optimizer(scripts: Sequence[Script], job: Job) -> Found:
     for script in scripts:
         if not (job.xla or "torch_xla" in script.imports):
             continue
-        moves = [
-            call
+        moved = {
+            (ast.unparse(call.func.value), function_around(script, call)): call.lineno
             for call in script.calls
-            if name_of(call) == "to" and _DEVICE.search(ast.unparse(call.args[0:1][0]) if call.args else "")
-        ]
-        for call in script.calls if moves else ():
-            if not OPTIMIZER.search(ast.unparse(call.func)) or not call.args:
-                continue
-            model = ast.unparse(call.args[0]).removesuffix(".parameters()")
-            for move in moves:
-                is_of_model = isinstance(move.func, ast.Attribute) and ast.unparse(move.func.value) == model
-                if (
-                    is_of_model
-                    and move.lineno > call.lineno
-                    and function_around(script, call) is function_around(script, move)
-                ):
-                    why = f"has the parameters from before {model}.to(...), which PyTorch/XLA replaces, and trains nothing"
-                    yield script, call.lineno, f"{name_of(call)}() {why}: make it after"
-                    break
+            if isinstance(call.func, ast.Attribute)
+            and call.func.attr == "to"
+            and any(_DEVICE.search(ast.unparse(one)) for one in call.args[:1])
+        }
+        for call in script.calls:
+            model = ast.unparse(call.args[0]).removesuffix(".parameters()") if call.args else ""
+            line = moved.get((model, function_around(script, call)), 0)
+            if line > call.lineno and OPTIMIZER.search(ast.unparse(call.func)):
+                why = f"has the parameters from before {model}.to(...), which PyTorch/XLA replaces, and trains nothing"
+                yield script, call.lineno, f"{name_of(call)}() {why}: make it after"
 
 
 def _xla_tied(scripts: Sequence[Script], job: Job) -> Found:
