@@ -29,7 +29,7 @@ from training_jobs.lint import Job
 
 
 def run(
-    text: str, folder: Path, *, ranks: int = 2, epochs: int = 2, hosts: Sequence[Path] = ()
+    text: str, folder: Path, *, ranks: int = 2, epochs: int = 2, hosts: Sequence[Path] = (), launched: bool = True
 ) -> list[dict[str, Any]]:
     """Runs a script, and returns what each process wrote, or its exception.
 
@@ -39,6 +39,7 @@ def run(
         ranks: The number of processes; 0 for one without torchrun's variables.
         epochs: The number of its epochs.
         hosts: The folder of the channel on each host; none for one host without a channel.
+        launched: Whether the processes have torchrun's variables.
     """
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -71,9 +72,10 @@ def run(
                 "MASTER_ADDR": "127.0.0.1",
                 "MASTER_PORT": port,
             }
-            os.environ.update({name: str(value) for name, value in of_torchrun.items() if ranks})
+            os.environ.update({name: str(value) for name, value in of_torchrun.items() if ranks and launched})
             os.environ.update(SM_HOSTS='["algo-1"]', SM_CURRENT_HOST="algo-1", EPOCHS=str(epochs))
-            os.environ["TORCHELASTIC_USE_AGENT_STORE"] = "True"
+            if launched:
+                os.environ["TORCHELASTIC_USE_AGENT_STORE"] = "True"
             sys.argv = ["train.py", f"{rank}.json"]
             for stream in (1, 2):
                 os.dup2(os.open(os.devnull, os.O_WRONLY), stream)
@@ -115,7 +117,7 @@ def run_on_hosts(text: str, folder: Path, job: Job, samples: int = 32) -> list[d
         for number in range(host if job.sharded else 0, samples, job.hosts or 1 if job.sharded else 1):
             (channel / str(number)).write_text(f"{number}\n")
         folders.append(channel)
-    return run(text, folder, ranks=job.processes or 1, epochs=1, hosts=folders)
+    return run(text, folder, ranks=job.processes or 1, epochs=1, hosts=folders, launched=job.launched is not False)
 
 
 def main() -> None:

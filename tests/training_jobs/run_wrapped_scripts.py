@@ -12,11 +12,12 @@ from typing import Any
 import torch
 from distributed_scripts import NORMED, SCRIPT, STEP
 from run_distributed_scripts import run, run_on_hosts
-from wrapped_scripts import HOSTS, NOT_RUN, WRAPPED_PLANTS
+from share_scripts import OF_LIBRARIES, RUN_LIBRARIES
+from wrapped_scripts import HOSTS, NOT_LAUNCHED, NOT_RUN, WRAPPED_PLANTS
 
 
 def main() -> None:
-    for module in ("accelerate", "torch._dynamo"):  # before the forks
+    for module in ("accelerate", "torch._dynamo", "transformers.trainer"):  # before the forks
         import_module(module)
     torch.set_num_threads(1)
     found: dict[str, Any] = {}
@@ -32,6 +33,11 @@ def main() -> None:
                 else:
                     of_plant = run(text, folder, ranks=plant.job.processes or 1)
                 found.setdefault(name, {})[kind] = of_plant
+        for name in RUN_LIBRARIES:
+            found[f"{name} without a launcher"] = {
+                kind: run_on_hosts(OF_LIBRARIES[name], Path(place, name, kind), job)
+                for kind, job in (("right", HOSTS), ("wrong", NOT_LAUNCHED))
+            }
         # One process with the samples that both have in a step.
         whole = SCRIPT.replace(STEP, NORMED).replace("sampler=sampler", "shuffle=False")
         found["whole"] = run(whole.replace("batch_size=4", "batch_size=8"), Path(place), ranks=1)

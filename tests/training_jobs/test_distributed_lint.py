@@ -26,8 +26,8 @@ from replica_scripts import REPLICA_PLANTS
 from replica_scripts import SCRIPT as OF_REPLICAS
 from share_scripts import NOT_DEALT, OF_LIBRARIES, REPLICATED, RUN_LIBRARIES, SHARDED, SHARE_PLANTS
 from typer.testing import CliRunner
+from wrapped_scripts import APART, WRAPPED_PLANTS
 from wrapped_scripts import NOT_RUN as WITHOUT_GPU
-from wrapped_scripts import WRAPPED_PLANTS
 
 from training_jobs.cli.main import app
 from training_jobs.lint import Job, lint_folder
@@ -238,7 +238,7 @@ def test_the_command_takes_the_channels_of_which_hosts_have_shares(tmp_path: Pat
 def test_a_library_that_deals_samples_out_deals_out_shares_again(name: str, tmp_path: Path) -> None:
     text = OF_LIBRARIES[name]
     assert found_in(tmp_path, text, SHARDED) == [("shares", line_of(text))]
-    assert found_in(tmp_path, text, replace(SHARDED, hosts=1)) == found_in(tmp_path, text, REPLICATED) == []
+    assert of_shares(tmp_path, text, replace(SHARDED, hosts=1)) == of_shares(tmp_path, text, REPLICATED) == []
     if name in NOT_DEALT:
         assert found_in(tmp_path, changed(text, NOT_DEALT[name]), SHARDED) == []
 
@@ -265,6 +265,8 @@ def test_the_page_has_each_rule_what_is_planted_of_it_how_it_ends_and_its_source
     for rule, check in {**DISTRIBUTED, **REPLICAS, **SHARES, **WRAPPED, **SCALES, **HOSTS}.items():
         planted = [name for name, plant in planted_of.items() if plant.rule == rule]
         planted += [f"{name}, on shares" for name in OF_LIBRARIES if rule == "shares"]
+        planted += [f"{name} without a launcher" for name in APART if rule == "apart"]
+        planted += ["Lightning for one device"] if rule == "lightning-processes" else []
         ends = (
             "was not run"
             if rule in NOT_RUN + WITHOUT_GPU

@@ -3,22 +3,28 @@
 from __future__ import annotations
 
 import json
+import socket
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from distributed_scripts import DDP, OPTIMIZER, SCRIPT, STEP, TORCHRUN, changed
+from share_scripts import RUN_LIBRARIES
 from wrapped_scripts import (
+    APART,
     AS_FUNCTION,
     FORWARD,
     GPU_HOSTS,
     HOSTS,
+    NOT_LAUNCHED,
     NOT_RUN,
     OF_ACCELERATE,
+    OF_LIGHTNING,
+    ONE_NODE,
     PREPARE,
     WRAPPED_PLANTS,
 )
@@ -473,6 +479,103 @@ def test_a_model_is_followed_through_classes_and_functions(
 ) -> None:
     text = changed(OF_CLASS, *changes)
     assert [rule for rule, _ in found_in(tmp_path, text, GPU_HOSTS) if rule != "checkpoint"] == rules
+
+
+@pytest.mark.parametrize("name", APART)
+def test_a_library_without_a_launcher_trains_a_model_on_each_host(name: str, tmp_path: Path) -> None:
+    assert [rule for rule, _ in found_in(tmp_path, APART[name], NOT_LAUNCHED)] == ["apart"]
+    for job in (HOSTS, replace(NOT_LAUNCHED, hosts=1), replace(NOT_LAUNCHED, launched=None), Job()):
+        assert found_in(tmp_path, APART[name], job) == []
+    starts = f'{APART[name]}\nimport subprocess\nsubprocess.run(["torchrun", "other.py"])\n'
+    assert found_in(tmp_path, starts, NOT_LAUNCHED) == []
+    assert found_in(tmp_path, f'import os\nos.environ["MASTER_ADDR"] = first\n{APART[name]}', NOT_LAUNCHED) == []
+
+
+def test_the_launcher_that_is_named_is_the_librarys(tmp_path: Path) -> None:
+    for name, launcher in (("accelerate", "Torchrun"), ("Horovod", "Mpi")):
+        (tmp_path / "train.py").write_text(APART[name])
+        [found] = lint_folder(tmp_path, NOT_LAUNCHED)
+        assert f"launcher={launcher}(), or one host" in found.reason
+
+
+def test_a_trainer_of_ones_own_and_what_the_entry_point_imports_are_found_and_no_other_file(tmp_path: Path) -> None:
+    own = "import transformers\n\n\nclass Own(transformers.Trainer):\n    pass\n\n\nOwn(model).train()\n"
+    assert found_in(tmp_path, own, NOT_LAUNCHED) == [("apart", 8)]
+    (tmp_path / "other.py").write_text(own)
+    assert found_in(tmp_path, "print()\n", NOT_LAUNCHED) == []
+    assert found_in(tmp_path, "import other\n", NOT_LAUNCHED) == [("apart", 8)]
+    assert found_in(tmp_path, "class Trainer:\n    pass\n\n\nTrainer().train()\n", NOT_LAUNCHED) == []
+
+
+@pytest.mark.parametrize(
+    ("said", "job", "end"),
+    [
+        ("devices=1", HOSTS, "trains a model of its own"),
+        ("accelerator='gpu'", HOSTS, "trains a model of its own"),
+        ("devices=1, num_nodes=1", HOSTS, "trains a model of its own"),
+        ("devices='auto'", HOSTS, "trains a model of its own"),
+        ("devices=1, strategy='ddp'", HOSTS, "ValueError"),
+        ("devices=8", GPU_HOSTS, "ValueError"),
+        ("", GPU_HOSTS, "Trainer(devices=8, num_nodes=2)"),
+        ("devices=4, num_nodes=2", GPU_HOSTS, "ValueError"),
+        ("devices=1", TORCHRUN, "trains a model of its own"),
+        ("devices=1, num_nodes=2", HOSTS, ""),
+        ("num_nodes=2", GPU_HOSTS, ""),
+        ("devices=-1", GPU_HOSTS, ""),
+        ("devices=8, num_nodes=nodes", GPU_HOSTS, ""),
+        ("devices=8, **options", GPU_HOSTS, ""),
+        ("devices=2", TORCHRUN, ""),
+        ("devices=1", replace(HOSTS, processes_per_host=None), ""),
+        ("devices=1", ONE, ""),
+    ],
+)
+def test_lightning_is_held_to_as_many_processes_as_torchrun_starts(
+    said: str, job: Job, end: str, tmp_path: Path
+) -> None:
+    for module, name in (("lightning", "Trainer"), ("pytorch_lightning", "Trainer"), ("lightning.fabric", "Fabric")):
+        (tmp_path / "train.py").write_text(f"from {module} import {name}\n\n{name}({said})\n")
+        found = [one.reason for one in lint_folder(tmp_path, job) if one.rule == "lightning-processes"]
+        assert [end in reason for reason in found] == [True] * bool(end)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize(
+    ("text", "launched", "processes"),
+    [(OF_LIGHTNING, True, 2), (ONE_NODE, True, 1), (ONE_NODE, False, 1)],
+    ids=["two nodes", "one node", "no launcher"],
+)
+def test_lightning_trains_one_model_or_one_on_each_host(
+    text: str, launched: bool, processes: int, tmp_path: Path, programs_of: Callable[[Path], Path]
+) -> None:
+    (tmp_path / "train.py").write_text(text)
+    python = str(programs_of(Path(__file__).with_name("requirements-lightning.txt")) / "python")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    of_torchrun = ["-m", "torch.distributed.run", "--nnodes=2", "--nproc_per_node=1", f"--master_port={port}"]
+    hosts = [
+        subprocess.Popen(
+            [python, *([*of_torchrun, f"--node_rank={host}"] if launched else []), "train.py", f"{host}.json"],
+            cwd=tmp_path,
+            stderr=subprocess.PIPE,
+        )
+        for host in range(2)
+    ]
+    errors = [host.communicate()[1] for host in hosts]
+    assert [host.returncode for host in hosts] == [0, 0], errors
+    found = [json.loads((tmp_path / f"{host}.json").read_text()) for host in range(2)]
+    assert [one["processes"] for one in found] == [processes] * 2
+    assert sorted(number for one in found for number in one["seen"]) == sorted([*range(32)] * (3 - processes))
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("name", RUN_LIBRARIES)
+def test_a_library_reads_all_samples_on_each_host_that_nothing_launches(name: str, outcomes: dict[str, Any]) -> None:
+    right, wrong = (
+        sorted(number for one in ran for number in one["seen"])
+        for ran in outcomes[f"{name} without a launcher"].values()
+    )
+    assert (right, wrong) == ([*range(32)], sorted([*range(32)] * 2))
 
 
 @pytest.fixture(scope="module")

@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from distributed_scripts import (
     DDP,
     LOOP,
@@ -16,10 +18,12 @@ from distributed_scripts import (
     TORCHRUN,
     Plant,
 )
+from share_scripts import OF_LIBRARIES, RUN_LIBRARIES
 
 from training_jobs.lint import Job
 
 HOSTS = Job(entry_point="train.py", hosts=2, processes_per_host=1, launched=True, device="cpu")
+NOT_LAUNCHED = replace(HOSTS, launched=False)
 GPU_HOSTS = Job(entry_point="train.py", hosts=2, processes_per_host=8, launched=True, device="gpu")
 ALONE = Job(entry_point="train.py", hosts=1, processes_per_host=1)
 
@@ -258,4 +262,39 @@ WRAPPED_PLANTS = {
         ((OPTIMIZER, f'    model = torch.compile(model, backend="aot_eager")\n{OPTIMIZER}'), COMPILED),
     ),
 }
+OF_LIGHTNING = """
+import json
+import sys
+
+import lightning
+import torch
+from torch.utils.data import DataLoader, TensorDataset
+
+
+class Model(lightning.LightningModule):
+    def __init__(self):
+        super().__init__()
+        self.layer, self.seen = torch.nn.Linear(1, 1), []
+
+    def training_step(self, batch, number):
+        self.seen += batch[0].flatten().tolist()
+        return self.layer(batch[0]).square().mean()
+
+    def configure_optimizers(self):
+        return torch.optim.SGD(self.parameters(), lr=0.1)
+
+
+model = Model()
+trainer = lightning.Trainer(
+    accelerator="cpu", devices=1, num_nodes=2, max_epochs=1, logger=False, enable_checkpointing=False, enable_progress_bar=False
+)
+trainer.fit(model, DataLoader(TensorDataset(torch.arange(32.0)[:, None]), batch_size=4))
+with open(sys.argv[1], "w") as file:
+    json.dump({"processes": trainer.world_size, "seen": model.seen}, file)
+"""
+# Where Lightning does not know of the second host: the right one, and jobs of two processes that it is not right of.
+ONE_NODE = OF_LIGHTNING.replace("devices=1, num_nodes=2", "devices=1")
+OF_HOROVOD = "import horovod.torch as hvd\n\nhvd.init()\n"
+# Libraries that train on several hosts where a launcher says so.
+APART = {**{name: OF_LIBRARIES[name] for name in RUN_LIBRARIES}, "Lightning": OF_LIGHTNING, "Horovod": OF_HOROVOD}
 NOT_RUN = ("device-of-rank",)  # there is no GPU

@@ -66,7 +66,7 @@ _STRATEGIES = re.compile(
 OPTIMIZER = re.compile(r"adam|sgd|optim|lion|adafactor|rmsprop|lamb", re.IGNORECASE)
 _ZEROES = re.compile(r"zero_?grad|(?:clear|reset)_grad|\.grad\s*=\s*None|\.grad(?:\.data)?\.(?:zero_|fill_|mul_|copy_)")
 _OF_LAUNCHER = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE")
-_SETS = re.compile(
+SETS = re.compile(
     r"""environ\[["']\w*(?:RANK|WORLD_SIZE)["']\]\s*=(?!=)|setdefault\(\s*["']\w*RANK|["']\w*RANK["']\s+(?:not )?in\b"""
     r"|environ\.update|putenv|spawn\(|start_processes|torchrun|torch\.distributed\.(?:run|launch)|subprocess|set_env"
 )
@@ -359,7 +359,7 @@ def _clip_shards(scripts: Sequence[Script], job: Job) -> Found:
 def _launcher(scripts: Sequence[Script], job: Job) -> Found:
     """torch.distributed, "Environment variable initialization": RANK and WORLD_SIZE are required, which torchrun sets."""
     for program in programs(scripts, job.entry_point) if job.launched is False else ():
-        if program.mentions(_SETS):
+        if program.mentions(SETS):
             continue
         for script in program.scripts:
             for node in script.nodes:

@@ -1,4 +1,4 @@
-"""The rules of scripts that are right on one machine: each host has devices and a disk of its own."""
+"""The rules of scripts that are right on one machine: each host has devices, a disk, and maybe a training of its own."""
 
 from __future__ import annotations
 
@@ -6,11 +6,73 @@ import ast
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
-from training_jobs.lint.program import conditions, programs, side_of
+from training_jobs.lint.distributed import SETS
+from training_jobs.lint.program import TRAINERS, Program, conditions, programs, side_of, started
 from training_jobs.lint.script import Check, Found, Job, Script, constant, keyword, name_of
 from training_jobs.lint.wrapped import DDP
 
 _GLOBAL_RANK = re.compile(r"(?:dist|distributed)\.get_rank\(\)$|environ\W+(?:get\W+)?RANK\b[^%]*$")
+
+_LIGHTNING = re.compile(r"(?:lightning|pytorch_lightning)\.(?:\w+\.)*(?:Trainer|Fabric)")
+_ACCELERATE = re.compile(r"accelerate\.(?:\w+\.)*Accelerator")
+# By what a library is told of the other processes, beside a launcher's variables.
+_TOLD = re.compile(r"MASTER_ADDR|cluster_environment|ClusterEnvironment|InitProcessGroupKwargs")
+
+
+def _apart(scripts: Sequence[Script], job: Job) -> Found:
+    """Torchrun's "Environment Variables": WORLD_SIZE is a launcher's; without one each library has one process, or one host's."""
+    if (job.hosts or 1) == 1 or job.launched is not False:
+        return
+    program = started(scripts, job.entry_point)
+    if program.mentions(SETS) or program.mentions(_TOLD):
+        return
+    for script, call in program.calls:
+        if library := _library(program, script, call):
+            why = f"{library} joins no processes of other hosts without a launcher, so that each of the {job.hosts} hosts trains"
+            how = "launcher=Mpi()" if library == "Horovod" else "launcher=Torchrun()"
+            yield script, call.lineno, f"{why} a model of its own on all samples: {how}, or one host"
+            return
+
+
+def _library(program: Program, script: Script, call: ast.Call) -> str:
+    """The library that trains on several hosts where a launcher says so; "" for other calls."""
+    whole = script.imported(call.func)
+    bases = [
+        base
+        for one in program.definitions.get(name_of(call), [])
+        if isinstance(one, ast.ClassDef)
+        for base in one.bases
+    ]
+    names = [whole, *(one.imported(base) for base in bases for one in program.scripts)]
+    if any(name.startswith(TRAINERS) and name.endswith("Trainer") for name in names):
+        return "transformers' Trainer"
+    if _ACCELERATE.fullmatch(whole):
+        return "accelerate"
+    if _LIGHTNING.fullmatch(whole):
+        return "Lightning"
+    return "Horovod" if whole.startswith("horovod.") and name_of(call) == "init" else ""
+
+
+def _lightning_processes(scripts: Sequence[Script], job: Job) -> Found:
+    """Lightning's ``TorchElasticEnvironment``: devices * num_nodes must be the world size, which one device does not ask for."""
+    if not job.launched or job.hosts is None or job.processes_per_host is None:
+        return
+    for script, call in started(scripts, job.entry_point).calls:
+        if not _LIGHTNING.fullmatch(script.imported(call.func)) or any(one.arg is None for one in call.keywords):
+            continue
+        devices, nodes = keyword(call, "devices"), keyword(call, "num_nodes")
+        each = job.processes_per_host if devices is None or constant(devices) == "auto" else constant(devices)
+        number = 1 if nodes is None else constant(nodes)
+        if isinstance(each, int) and isinstance(number, int) and each > 0 and each * number != job.processes:
+            alone = each * number == 1 and constant(keyword(call, "strategy")) in (None, "auto")
+            why = f"devices={each} and num_nodes={number} are {each * number} of torchrun's {job.processes} processes"
+            end = (
+                "each of which trains a model of its own on all samples"
+                if alone
+                else "at which Lightning ends with a ValueError"
+            )
+            how = f"Trainer(devices={job.processes_per_host}, num_nodes={job.hosts})"
+            yield script, call.lineno, f"{why}, {end}: {how}"
 
 
 def _device_of_rank(scripts: Sequence[Script], job: Job) -> Found:
@@ -57,4 +119,9 @@ def _one_host_prepares(scripts: Sequence[Script], job: Job) -> Found:
                 yield script, call.lineno, f"{why}: do so where LOCAL_RANK is 0"
 
 
-HOSTS: Mapping[str, Check] = {"device-of-rank": _device_of_rank, "one-host-prepares": _one_host_prepares}
+HOSTS: Mapping[str, Check] = {
+    "apart": _apart,
+    "lightning-processes": _lightning_processes,
+    "device-of-rank": _device_of_rank,
+    "one-host-prepares": _one_host_prepares,
+}

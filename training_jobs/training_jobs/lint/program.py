@@ -281,6 +281,22 @@ def whole(scripts: tuple[Script, ...]) -> Program:
     return Program(scripts[0], scripts)
 
 
+def started(scripts: Sequence[Script], entry_point: str) -> Program:
+    """Return the scripts that a job starts: its entry point and what that imports; all of them where it is not known.
+
+    Args:
+        scripts: Those of the folder, at least one.
+        entry_point: Path of the one that is started; "" where that is not known.
+    """
+    left = [one for one in scripts if one.path == entry_point]
+    found = set[Script]()
+    while left:
+        if (one := left.pop()) not in found:
+            found.add(one)
+            left += _imports(one, scripts)
+    return whole(tuple(one for one in scripts if not found or one in found))
+
+
 @lru_cache(maxsize=16)
 def _programs(scripts: tuple[Script, ...], entry_point: str) -> tuple[Program, ...]:
     return tuple(_found(scripts, entry_point))
