@@ -504,7 +504,18 @@ def test_a_trainer_of_ones_own_and_what_the_entry_point_imports_are_found_and_no
     (tmp_path / "other.py").write_text(own)
     assert found_in(tmp_path, "print()\n", NOT_LAUNCHED) == []
     assert found_in(tmp_path, "import other\n", NOT_LAUNCHED) == [("apart", 8)]
-    assert found_in(tmp_path, "class Trainer:\n    pass\n\n\nTrainer().train()\n", NOT_LAUNCHED) == []
+    for text in (
+        "class Trainer:\n    pass\n\n\nTrainer().train()\n",
+        "from ray.train.torch import TorchTrainer\n\nTorchTrainer(loop).fit()\n",
+        "from transformers import AutoModel\n\nAutoModel.from_pretrained(folder)\n",
+    ):
+        assert found_in(tmp_path, text, NOT_LAUNCHED) == []
+
+
+def test_another_files_trainer_is_not_held_to_the_jobs_processes(tmp_path: Path) -> None:
+    (tmp_path / "other.py").write_text("import lightning\n\nlightning.Trainer(devices=1)\n")
+    assert found_in(tmp_path, "print()\n", HOSTS) == []
+    assert found_in(tmp_path, "import other\n", HOSTS) == [("lightning-processes", 3)]
 
 
 @pytest.mark.parametrize(

@@ -63,7 +63,7 @@ def _lightning_processes(scripts: Sequence[Script], job: Job) -> Found:
         devices, nodes = keyword(call, "devices"), keyword(call, "num_nodes")
         each = job.processes_per_host if devices is None or constant(devices) == "auto" else constant(devices)
         number = 1 if nodes is None else constant(nodes)
-        if isinstance(each, int) and isinstance(number, int) and each > 0 and each * number != job.processes:
+        if isinstance(each, int) and isinstance(number, int) and each * number != job.processes:
             alone = each * number == 1 and constant(keyword(call, "strategy")) in (None, "auto")
             why = f"devices={each} and num_nodes={number} are {each * number} of torchrun's {job.processes} processes"
             end = (

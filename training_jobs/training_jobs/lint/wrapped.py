@@ -163,7 +163,7 @@ def _forward(scripts: Sequence[Script], job: Job) -> Found:
     for program in together(scripts, job):
         how = "nothing averages these gradients, and each process trains a model of its own: call "
         for wrap in _wraps(program, *DDP):
-            for script, call in _passed_by(program, wrap) if wrap.inner != wrap.outer else ():
+            for script, call in _passed_by(program, wrap):
                 new = wrap.outer or "what DistributedDataParallel() returns"
                 yield (
                     script,
@@ -316,7 +316,7 @@ def _compile_unused(scripts: Sequence[Script], job: Job) -> Found:
             if not wrap.outer:
                 why = f"returns a compiled model, which nothing keeps: {wrap.inner} = torch.compile({wrap.inner})"
                 yield wrap.script, wrap.call.lineno, f"torch.compile() {why}"
-            elif wrap.inner != wrap.outer and (used := next(_passed_by(program, wrap), None)):
+            elif used := next(_passed_by(program, wrap), None):
                 script, call = used
                 why = f"{wrap.inner} is the model from before torch.compile(), which is compiled for nothing"
                 yield script, call.lineno, f"{why}: call {wrap.outer}"
