@@ -13,7 +13,7 @@ import torch
 from distributed_scripts import NORMED, SCRIPT, STEP
 from run_distributed_scripts import run, run_on_hosts
 from share_scripts import OF_LIBRARIES, RUN_LIBRARIES
-from wrapped_scripts import HOSTS, NOT_LAUNCHED, NOT_RUN, WRAPPED_PLANTS
+from wrapped_scripts import HOSTS, NOT_LAUNCHED, NOT_RUN, OF_REPLICAS, WRAPPED_PLANTS
 
 
 def main() -> None:
@@ -23,6 +23,8 @@ def main() -> None:
     found: dict[str, Any] = {}
     with tempfile.TemporaryDirectory() as place:
         for name, plant in WRAPPED_PLANTS.items():
+            if plant.of == OF_REPLICAS:  # TensorFlow is of an environment of its own
+                continue
             for kind, text in (
                 zip(("right", "wrong"), plant.scripts(), strict=True) if plant.rule not in NOT_RUN else ()
             ):

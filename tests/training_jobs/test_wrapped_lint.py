@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import socket
 import subprocess
 import sys
@@ -13,17 +14,21 @@ from typing import Any
 
 import pytest
 from distributed_scripts import DDP, OPTIMIZER, SCRIPT, STEP, TORCHRUN, changed
+from packages import TENSORFLOW, packages
 from share_scripts import RUN_LIBRARIES
 from wrapped_scripts import (
     APART,
     AS_FUNCTION,
+    AVERAGED,
     FORWARD,
     GPU_HOSTS,
+    GPUS,
     HOSTS,
     NOT_LAUNCHED,
     NOT_RUN,
     OF_ACCELERATE,
     OF_LIGHTNING,
+    OF_REPLICAS,
     ONE_NODE,
     PREPARE,
     WRAPPED_PLANTS,
@@ -577,6 +582,46 @@ def test_lightning_trains_one_model_or_one_on_each_host(
     found = [json.loads((tmp_path / f"{host}.json").read_text()) for host in range(2)]
     assert [one["processes"] for one in found] == [processes] * 2
     assert sorted(number for one in found for number in one["seen"]) == sorted([*range(32)] * (3 - processes))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        (
+            "tf.nn.compute_average_loss(errors, global_batch_size=8)",
+            "tf.reduce_mean(errors) / strategy.num_replicas_in_sync",
+        ),
+        (AVERAGED, "        loss = tf.reduce_mean(errors)\n        loss /= strategy.num_replicas_in_sync\n"),
+        (AVERAGED, "        loss = loss_of(errors)\n"),
+        (
+            f"{AVERAGED}    gradients = tape.gradient(",
+            "        loss = tf.reduce_mean(errors)\n    added = dict(aggregate_gradients=False)\n    gradients = tape.gradient(",
+        ),
+    ],
+)
+def test_a_mean_of_one_replica_may_be_divided_elsewhere(change: tuple[str, str], tmp_path: Path) -> None:
+    assert found_in(tmp_path, changed(OF_REPLICAS, change), GPUS) == []
+
+
+def test_a_mean_within_the_gradient_is_found_and_one_without_replicas_is_none(tmp_path: Path) -> None:
+    mean = changed(OF_REPLICAS, (AVERAGED, ""), ("gradient(loss,", "gradient(tf.reduce_mean(errors),"))
+    assert [rule for rule, _ in found_in(tmp_path, mean, GPUS)] == ["replica-mean"]
+    assert found_in(tmp_path, mean, replace(GPUS, device="cpu")) == []
+    assert found_in(tmp_path, mean.replace("MirroredStrategy", "get_strategy"), GPUS) == []
+
+
+@pytest.mark.soak
+def test_replicas_with_a_mean_each_make_a_step_twice_too_long(tmp_path: Path, pytestconfig: pytest.Config) -> None:
+    right, wrong = WRAPPED_PLANTS["a mean of one replica's batch"].scripts()
+    path = str(packages(pytestconfig, *TENSORFLOW))
+    bias = []
+    for text, replicas in ((right, 1), (right, 2), (wrong, 1), (wrong, 2)):
+        variables = {**os.environ, "PYTHONPATH": path, "REPLICAS": str(replicas), "CUDA_VISIBLE_DEVICES": ""}
+        subprocess.run(
+            [sys.executable, "-c", text, "out.json"], cwd=tmp_path, env=variables, check=True, capture_output=True
+        )
+        bias.append(json.loads((tmp_path / "out.json").read_text())[1][0])
+    assert bias == pytest.approx([0.2, 0.2, 0.2, 0.4])
 
 
 @pytest.mark.soak

@@ -24,7 +24,8 @@ from training_jobs.lint import Job
 
 HOSTS = Job(entry_point="train.py", hosts=2, processes_per_host=1, launched=True, device="cpu")
 NOT_LAUNCHED = replace(HOSTS, launched=False)
-GPU_HOSTS = Job(entry_point="train.py", hosts=2, processes_per_host=8, launched=True, device="gpu")
+GPUS = Job(entry_point="train.py", hosts=1, processes_per_host=1)  # of one process
+GPU_HOSTS = Job(entry_point="train.py", hosts=2, processes_per_host=8, launched=True)
 ALONE = Job(entry_point="train.py", hosts=1, processes_per_host=1)
 
 FORWARD = "            loss = (model(images) - labels).square().mean()\n"
@@ -116,7 +117,43 @@ DOWNLOADS = """    folder = os.environ["SM_CHANNEL_TRAIN"]
 """
 COUNT = 'norms.append(sum(torch._dynamo.utils.counters["frames"].values()))'
 COMPILED = ("    parameters, begin =", f"    {COUNT}\n    parameters, begin =")
+OF_REPLICAS = """
+import json
+import os
+import sys
+
+import tensorflow as tf
+
+[cpu] = tf.config.list_physical_devices("CPU")
+tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
+strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"][: int(os.environ["REPLICAS"])])
+images = tf.reshape(tf.sin(tf.range(128.0)), (32, 4))
+labels = tf.reduce_sum(images, 1, keepdims=True) + 1
+batches = strategy.experimental_distribute_dataset(tf.data.Dataset.from_tensor_slices((images, labels)).batch(8))
+with strategy.scope():
+    model = tf.keras.Sequential([tf.keras.layers.Dense(1, kernel_initializer="ones")])
+    model.build((None, 4))
+    optimizer = tf.keras.optimizers.SGD(0.1)
+
+
+def step(images, labels):
+    with tf.GradientTape() as tape:
+        errors = tf.reduce_sum(tf.square(model(images, training=True) - labels), 1)
+        loss = tf.nn.compute_average_loss(errors, global_batch_size=8)
+    gradients = tape.gradient(loss, model.trainable_variables)
+    optimizer.apply_gradients(zip(gradients, model.trainable_variables))
+
+
+first = next(iter(batches))
+strategy.run(step, args=first)
+with open(sys.argv[1], "w") as file:
+    json.dump([one.numpy().tolist() for one in model.trainable_variables], file)
+"""
+AVERAGED = "        loss = tf.nn.compute_average_loss(errors, global_batch_size=8)\n"
 WRAPPED_PLANTS = {
+    "a mean of one replica's batch": Plant(
+        "replica-mean", GPUS, AVERAGED, "        loss = tf.reduce_mean(errors)  # HERE\n", of=OF_REPLICAS
+    ),
     "a model from before its wrapper": Plant(
         "forward",
         TORCHRUN,
