@@ -435,6 +435,14 @@ Training(torch.nn.Linear(3, 3), Images()).train()
     [
         ([], []),
         ([("self.ddp(batch)", "self.model(batch)")], ["forward"]),
+        ([("self.ddp = ", "self.module = "), ("self.ddp(batch)", "self.module(batch)")], []),
+        (
+            [
+                ("        loss = self.ddp(batch).mean()\n        loss.backward()\n",
+                 "        with self.ddp.no_sync():\n            loss = self.ddp(batch).mean()\n            loss.backward()\n"),
+            ],
+            ["no-sync"],
+        ),
         ([("self.ddp(batch)", "self.ddp.module(batch)")], ["forward"]),
         ([("self.ddp = wrapped(self.model, self.local)", "self.ddp: DDP = DDP(self.model)")], []),
         (

@@ -137,7 +137,7 @@ def _divisions(
 
 
 def _accelerate_backward(scripts: Sequence[Script], job: Job) -> Found:
-    """Accelerate's "Migrating your code": "Replace loss.backward() with accelerator.backward(loss)", which scales the loss."""
+    """Accelerate's "Migrating your code": ``accelerator.backward(loss)`` in place of ``loss.backward()``, which divides and scales it."""
     for program in programs(scripts, job.entry_point):
         made = [call for _, call in program.calls if name_of(call) == "Accelerator"]
         scales = any(constant(keyword(call, "mixed_precision")) == "fp16" for call in made)
@@ -150,7 +150,7 @@ def _accelerate_backward(scripts: Sequence[Script], job: Job) -> Found:
 
 
 def _replica_mean(scripts: Sequence[Script], job: Job) -> Found:
-    """TensorFlow's tutorial "Custom training with tf.distribute.Strategy": "Using tf.reduce_mean is not recommended"."""
+    """TensorFlow's Reduction: a batch's mean is "not supported [...] with tf.distribute.Strategy outside of built-in" loops."""
     for script in () if job.device == "cpu" and job.processes == 1 else scripts:
         replicates = "run" in script.used_names and any(map(_REPLICATES.search, script.used_names))
         if not replicates or _AGGREGATES.search(script.text):

@@ -21,7 +21,7 @@ from training_jobs.lint.program import (
     side_of,
     together,
 )
-from training_jobs.lint.script import Check, Found, Function, Job, Loop, Script, keyword, name_of
+from training_jobs.lint.script import Check, Found, Function, Job, Script, keyword, name_of
 
 DDP = ("DistributedDataParallel", "DDP")
 _COMPILE = "torch.compile"
@@ -29,6 +29,7 @@ _PREPARES = re.compile(r"accel\w*\.prepare(?:_\w+)?$", re.IGNORECASE)
 # What a model is the same model after.
 _SAME = ("to", "cuda", "cpu", "train", "float", "half", "bfloat16", "xpu")
 _SPREADS = re.compile(r"broadcast|scatter|sync_module_states|all_gather", re.IGNORECASE)
+_TIES = re.compile(r"(?:^|_)tied?(?:_|$)", re.IGNORECASE)
 _DEVICE = re.compile(r"device|\bdev\b|xla", re.IGNORECASE)
 
 
@@ -159,7 +160,7 @@ def _is_without_gradients(script: Script, node: ast.AST) -> bool:
 
 
 def _forward(scripts: Sequence[Script], job: Job) -> Found:
-    """DDP, "Forward Pass": DDP's own ``forward`` prepares the reducer; a backward without it averages nothing."""
+    """PyTorch's notes "Distributed Data Parallel": DDP's own ``forward`` prepares the reducer, which averages nothing else."""
     for program in together(scripts, job):
         how = "nothing averages these gradients, and each process trains a model of its own: call "
         for wrap in _wraps(program, *DDP):
@@ -181,7 +182,8 @@ def _around_wrapper(program: Program) -> Iterator[tuple[Script, ast.Call]]:
         for part in dict.fromkeys(part for loop in script.step_loops for part in script.parts_of(loop)):
             for call in (one for one in ast.walk(part) if isinstance(one, ast.Call)):
                 wrapper, module, method = ast.unparse(call.func).partition(".module")
-                is_its = module and re.fullmatch(r"(?:\.\w+)?", method) and _differentiates(script, call)
+                is_own = f"{wrapper}.module" in program.values  # an attribute of a class
+                is_its = module and re.fullmatch(r"(?:\.\w+)?", method) and not is_own and _differentiates(script, call)
                 if is_its and not any(_computing(script, part, wrapper)):
                     yield script, call
 
@@ -197,12 +199,12 @@ def _differentiates(script: Script, call: ast.Call) -> bool:
 
 
 def _no_sync(scripts: Sequence[Script], job: Job) -> Found:
-    """DDP's ``no_sync``: gradients "will be synchronized in the first forward-backward pass exiting the context"."""
+    """DDP's ``no_sync``: gradients "will later be synchronized in the first forward-backward pass exiting the context"."""
     for program in together(scripts, job):
         for script in program.scripts:
-            for loop in script.step_loops:
-                backwards = [one for one in ast.walk(loop) if isinstance(one, ast.Call) and name_of(one) == "backward"]
-                held = [_held(script, loop, one) for one in backwards]
+            for part in dict.fromkeys(part for loop in script.step_loops for part in script.parts_of(loop)):
+                backwards = [one for one in ast.walk(part) if isinstance(one, ast.Call) and name_of(one) == "backward"]
+                held = [_held(script, part, one) for one in backwards]
                 if any(one is None for one in held):
                     continue
                 for backward, around in zip(backwards, held, strict=True):
@@ -211,13 +213,13 @@ def _no_sync(scripts: Sequence[Script], job: Job) -> Found:
                         yield script, around.lineno, f"{why}: leave the last one before optimizer.step() out of it"
 
 
-def _held(script: Script, loop: Loop, backward: ast.Call) -> ast.With | None:
+def _held(script: Script, part: ast.AST, backward: ast.Call) -> ast.With | None:
     """The ``with model.no_sync()`` that has a backward in each step; None for none, or on a condition."""
     for around in script.ancestors(backward):
-        if around is loop or isinstance(around, ast.If):
+        if around is part or isinstance(around, ast.If):
             return None
         if isinstance(around, ast.With) and any(_is_no_sync(one.context_expr) for one in around.items):
-            return around if not any(isinstance(one, ast.If) for one in up_to(script, around, loop)) else None
+            return around if not any(isinstance(one, ast.If) for one in up_to(script, around, part)) else None
     return None
 
 
@@ -247,7 +249,7 @@ def _has_forward(around: ast.With, backward: ast.Call) -> bool:
 
 
 def _prepared(scripts: Sequence[Script], job: Job) -> Found:
-    """Accelerate's ``prepare``: it returns what it is given "prepared for distributed training"; what it is not given stays."""
+    """Accelerate's "Migrating your code": "prepare your PyTorch objects [...] for distributed training"; others stay."""
     for program in () if is_alone(scripts, job) else programs(scripts, job.entry_point):
         if not program.trains_by("accelerate"):
             continue
@@ -285,7 +287,7 @@ def _unprepared(script: Script, function: Function | None, given: set[str]) -> F
 
 
 def _one_rank_loads(scripts: Sequence[Script], job: Job) -> Found:
-    """DDP, "Construction": the first process's ``state_dict`` is broadcast then, and never again; no optimizer's ever is."""
+    """PyTorch's notes "Distributed Data Parallel", "Construction": rank 0's ``state_dict`` is broadcast then; no later one is."""
     for program in together(scripts, job):
         options = {one.arg for _, call in program.calls for one in call.keywords if one.arg}
         if any(map(_SPREADS.search, program.used | options)):
@@ -323,7 +325,7 @@ def _compile_unused(scripts: Sequence[Script], job: Job) -> Found:
 
 
 def _xla_optimizer(scripts: Sequence[Script], job: Job) -> Found:
-    """torch.optim, "Constructing it": move a model first, since its parameters "will be different objects" after."""
+    """PyTorch 1.6's torch.optim, "Constructing it": move a model first, whose parameters "will be different objects" after."""
     for script in scripts:
         if not (job.xla or "torch_xla" in script.imports):
             continue
@@ -347,7 +349,7 @@ def _xla_tied(scripts: Sequence[Script], job: Job) -> Found:
     for script in scripts:
         if not (job.xla or "torch_xla" in script.imports or any("torch_xla" in one.imports for one in scripts)):
             continue
-        if any("tie" in name.lower() for one in scripts for name in one.used_names):
+        if any(_TIES.search(name) for one in scripts for name in one.used_names):
             continue
         for node in (one for one in script.nodes if isinstance(one, ast.Assign)):
             function = function_around(script, node)
