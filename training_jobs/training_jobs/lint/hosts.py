@@ -102,7 +102,7 @@ def _devices(call: ast.Call) -> Iterator[ast.expr]:
 
 
 def _one_host_prepares(scripts: Sequence[Script], job: Job) -> Found:
-    """Transformers' ``main_process_first``: where "the filesystem is not shared [...] the main process of each node" prepares data."""
+    """Transformers' ``main_process_first``: where "the filesystem is not shared", "the main process of each node" prepares."""
     for program in programs(scripts, job.entry_point) if (job.hosts or 1) > 1 else ():
         for script, call in program.calls:
             if constant(keyword(call, "download")) is not True or side_of(script, call) != "one":

@@ -137,7 +137,7 @@ def _divisions(
 
 
 def _accelerate_backward(scripts: Sequence[Script], job: Job) -> Found:
-    """Accelerate's "Migrating your code": ``accelerator.backward(loss)`` in place of ``loss.backward()``, which divides and scales it."""
+    """Accelerate's "Migrating your code": ``accelerator.backward(loss)``, which divides and scales, for ``loss.backward()``."""
     for program in programs(scripts, job.entry_point):
         made = [call for _, call in program.calls if name_of(call) == "Accelerator"]
         scales = any(constant(keyword(call, "mixed_precision")) == "fp16" for call in made)
