@@ -788,6 +788,8 @@ for batch in loader:
 JOINS = TRAINS_ALONE.replace("rank = int", "torch.distributed.init_process_group()\nrank = int")
 FITS = "import tensorflow as tf\n\nwith tf.distribute.MirroredStrategy().scope():\n    model = build()\nmodel.fit(images)\n"
 TWO_GPUS = InstanceGroup("ml.g5.12xlarge", 2)
+TWO_CPUS = InstanceGroup("ml.m5.xlarge", 2)
+BY_LIBRARY = "import accelerate\n\naccelerator = accelerate.Accelerator()\n"
 
 
 @pytest.mark.parametrize(
@@ -806,6 +808,14 @@ TWO_GPUS = InstanceGroup("ml.g5.12xlarge", 2)
         (FITS, {"job": DataParallelJob(TWO_GPUS, launcher=MultiWorkerMirrored())}, ["script-strategy"]),
         (FITS, {"job": DataParallelJob(InstanceGroup("ml.g5.12xlarge"), launcher=MultiWorkerMirrored())}, []),
         (FITS, {}, []),
+        (BY_LIBRARY, {"job": DataParallelJob(TWO_GPUS, launcher=Torchrun())}, []),
+        (BY_LIBRARY, {"job": DataParallelJob(TWO_CPUS)}, ["script-apart"]),
+        (BY_LIBRARY, {"job": DataParallelJob(TWO_CPUS, launcher=Torchrun())}, ["script-use-cpu"]),
+        (
+            BY_LIBRARY,
+            {"job": DataParallelJob(TWO_CPUS, launcher=Torchrun()), "environment": {"ACCELERATE_USE_CPU": "true"}},
+            [],
+        ),
         (TRAINS_ALONE, {"job": ON_GROUPS}, []),
         (TRAINS_ALONE, {"environment": {"RANK": "0"}}, []),
         (TRAINS_ALONE, {"container_entrypoint": ["python", "/opt/train.py"]}, []),

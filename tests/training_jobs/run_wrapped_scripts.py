@@ -13,7 +13,7 @@ import torch
 from distributed_scripts import NORMED, SCRIPT, STEP
 from run_distributed_scripts import run, run_on_hosts
 from share_scripts import OF_LIBRARIES, RUN_LIBRARIES
-from wrapped_scripts import HOSTS, NOT_LAUNCHED, NOT_RUN, OF_REPLICAS, WRAPPED_PLANTS
+from wrapped_scripts import HOSTS, NOT_LAUNCHED, NOT_RUN, OF_REPLICAS, WITHOUT_CPU, WRAPPED_PLANTS
 
 
 def main() -> None:
@@ -39,6 +39,10 @@ def main() -> None:
             found[f"{name} without a launcher"] = {
                 kind: run_on_hosts(OF_LIBRARIES[name], Path(place, name, kind), job)
                 for kind, job in (("right", HOSTS), ("wrong", NOT_LAUNCHED))
+            }
+            found[f"{name} without a GPU"] = {
+                kind: run_on_hosts(text, Path(place, name, f"{kind}, cpu"), HOSTS)
+                for kind, text in (("right", OF_LIBRARIES[name]), ("wrong", WITHOUT_CPU[name]))
             }
         # One process with the samples that both have in a step.
         whole = SCRIPT.replace(STEP, NORMED).replace("sampler=sampler", "shuffle=False")

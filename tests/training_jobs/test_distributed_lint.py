@@ -266,6 +266,7 @@ def test_the_page_has_each_rule_what_is_planted_of_it_how_it_ends_and_its_source
         planted = [name for name, plant in planted_of.items() if plant.rule == rule]
         planted += [f"{name}, on shares" for name in OF_LIBRARIES if rule == "shares"]
         planted += [f"{name} without a launcher" for name in APART if rule == "apart"]
+        planted += [f"{name} that is not told of CPUs" for name in RUN_LIBRARIES if rule == "use-cpu"]
         planted += ["Lightning for one device"] if rule == "lightning-processes" else []
         ends = (
             "was not run"

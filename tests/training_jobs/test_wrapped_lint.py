@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from distributed_scripts import DDP, OPTIMIZER, SCRIPT, STEP, TORCHRUN, changed
 from packages import TENSORFLOW, packages
-from share_scripts import RUN_LIBRARIES
+from share_scripts import OF_LIBRARIES, RUN_LIBRARIES
 from wrapped_scripts import (
     APART,
     AS_FUNCTION,
@@ -31,6 +31,7 @@ from wrapped_scripts import (
     OF_REPLICAS,
     ONE_NODE,
     PREPARE,
+    WITHOUT_CPU,
     WRAPPED_PLANTS,
 )
 
@@ -504,8 +505,21 @@ def test_a_library_without_a_launcher_trains_a_model_on_each_host(name: str, tmp
     assert found_in(tmp_path, f'import os\nos.environ["MASTER_ADDR"] = first\n{APART[name]}', NOT_LAUNCHED) == []
 
 
+@pytest.mark.parametrize("name", RUN_LIBRARIES)
+def test_a_library_on_machines_without_a_gpu_must_be_told(name: str, tmp_path: Path) -> None:
+    wrong = WITHOUT_CPU[name]
+    assert [rule for rule, _ in found_in(tmp_path, wrong, HOSTS)] == ["use-cpu"]
+    assert found_in(tmp_path, OF_LIBRARIES[name], HOSTS) == []
+    for job in (replace(HOSTS, device=""), replace(HOSTS, hosts=1), replace(HOSTS, launched=None)):
+        assert found_in(tmp_path, wrong, job) == []
+    assert found_in(tmp_path, f"import os\nos.environ['ACCELERATE_USE_CPU'] = 'true'\n{wrong}", HOSTS) == []
+    assert [rule for rule, _ in found_in(tmp_path, f"{wrong}\nrun(use_cpu=False)\n", HOSTS)] == ["use-cpu"]
+    [found] = [one.reason for one in lint_folder(tmp_path, replace(HOSTS, launched=False))]
+    assert "launcher=Torchrun() and " in found
+
+
 def test_the_launcher_that_is_named_is_the_librarys(tmp_path: Path) -> None:
-    for name, launcher in (("accelerate", "Torchrun"), ("Horovod", "Mpi")):
+    for name, launcher in (("Lightning", "Torchrun"), ("Horovod", "Mpi")):
         (tmp_path / "train.py").write_text(APART[name])
         [found] = lint_folder(tmp_path, NOT_LAUNCHED)
         assert f"launcher={launcher}(), or one host" in found.reason
@@ -633,11 +647,13 @@ def test_replicas_with_a_mean_each_make_a_step_twice_too_long(tmp_path: Path, py
 
 
 @pytest.mark.soak
+@pytest.mark.parametrize("how", ["launcher", "GPU"])
 @pytest.mark.parametrize("name", RUN_LIBRARIES)
-def test_a_library_reads_all_samples_on_each_host_that_nothing_launches(name: str, outcomes: dict[str, Any]) -> None:
+def test_a_library_without_a_launcher_or_not_told_of_cpus_reads_all_samples_on_each_host(
+    name: str, how: str, outcomes: dict[str, Any]
+) -> None:
     right, wrong = (
-        sorted(number for one in ran for number in one["seen"])
-        for ran in outcomes[f"{name} without a launcher"].values()
+        sorted(number for one in ran for number in one["seen"]) for ran in outcomes[f"{name} without a {how}"].values()
     )
     assert (right, wrong) == ([*range(32)], sorted([*range(32)] * 2))
 

@@ -331,6 +331,11 @@ with open(sys.argv[1], "w") as file:
 """
 # Where Lightning does not know of the second host: the right one, and jobs of two processes that it is not right of.
 ONE_NODE = OF_LIGHTNING.replace("devices=1, num_nodes=2", "devices=1")
+# On machines without a GPU, where these are not told.
+WITHOUT_CPU = {
+    "transformers": OF_LIBRARIES["transformers"].replace("use_cpu=True, ", ""),
+    "accelerate": OF_LIBRARIES["accelerate"].replace("cpu=True", ""),
+}
 OF_HOROVOD = "import horovod.torch as hvd\n\nhvd.init()\n"
 # Libraries that train on several hosts where a launcher says so.
 APART = {**{name: OF_LIBRARIES[name] for name in RUN_LIBRARIES}, "Lightning": OF_LIGHTNING, "Horovod": OF_HOROVOD}

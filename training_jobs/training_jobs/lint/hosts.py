@@ -18,6 +18,10 @@ _ACCELERATE = re.compile(r"accelerate\.(?:\w+\.)*Accelerator")
 # By what a library is told of the other processes, beside a launcher's variables.
 _TOLD = re.compile(r"MASTER_ADDR|cluster_environment|ClusterEnvironment|InitProcessGroupKwargs")
 
+# What libraries are told on machines without a GPU, and by what else they may be.
+_AND_CPU = {"transformers' Trainer": " and TrainingArguments(use_cpu=True)", "accelerate": " and Accelerator(cpu=True)"}
+_SAYS_CPU = re.compile(r"\b(?:use_cpu|no_cuda|cpu)\s*=(?!\s*False)|ACCELERATE_USE_CPU|HfArgumentParser|TrlParser")
+
 
 def _apart(scripts: Sequence[Script], job: Job) -> Found:
     """Torchrun's "Environment Variables": WORLD_SIZE is a launcher's; without one each library has one process, or one host's."""
@@ -30,7 +34,22 @@ def _apart(scripts: Sequence[Script], job: Job) -> Found:
         if library := _library(program, script, call):
             why = f"{library} joins no processes of other hosts without a launcher, so that each of the {job.hosts} hosts trains"
             how = "launcher=Mpi()" if library == "Horovod" else "launcher=Torchrun()"
+            how += _AND_CPU.get(library, "") if job.device == "cpu" else ""
             yield script, call.lineno, f"{why} a model of its own on all samples: {how}, or one host"
+            return
+
+
+def _use_cpu(scripts: Sequence[Script], job: Job) -> Found:
+    """Accelerate's ``PartialState._prepare_backend``: without a GPU, processes join each other with ``cpu=True`` alone."""
+    if not job.launched or job.device != "cpu" or (job.processes or 1) == 1:
+        return
+    program = started(scripts, job.entry_point)
+    if program.mentions(_SAYS_CPU):
+        return
+    for script, call in program.calls:
+        if (library := _library(program, script, call)) in _AND_CPU:
+            why = f"without a GPU {library} joins no processes, and each of the {job.processes} trains a model of its own on all"
+            yield script, call.lineno, f"{why} samples, unless it is told:{_AND_CPU[library].removeprefix(' and')}"
             return
 
 
@@ -121,6 +140,7 @@ def _one_host_prepares(scripts: Sequence[Script], job: Job) -> Found:
 
 HOSTS: Mapping[str, Check] = {
     "apart": _apart,
+    "use-cpu": _use_cpu,
     "lightning-processes": _lightning_processes,
     "device-of-rank": _device_of_rank,
     "one-host-prepares": _one_host_prepares,

@@ -176,6 +176,7 @@ def started_in(
     if {*launchers} <= _OF_HOSTS:
         return replace(job, hosts=hosts, processes_per_host=1)
     by_torchrun = request.hyperparameters.get("sagemaker_torch_distributed_enabled") == "true"
+    by_torchrun = by_torchrun and "ACCELERATE_USE_CPU" not in (context.props.get("environment") or {})  # it is told
     facts, given = (
         [instance_facts(name) for name in instance_types(request)],
         request.hyperparameters.get(PROCESSES_PER_HOST),
