@@ -23,11 +23,9 @@ def main() -> None:
     found: dict[str, Any] = {}
     with tempfile.TemporaryDirectory() as place:
         for name, plant in WRAPPED_PLANTS.items():
-            if plant.of == OF_REPLICAS:  # TensorFlow is of an environment of its own
+            if plant.of == OF_REPLICAS or plant.rule in NOT_RUN:  # TensorFlow is of an environment of its own
                 continue
-            for kind, text in (
-                zip(("right", "wrong"), plant.scripts(), strict=True) if plant.rule not in NOT_RUN else ()
-            ):
+            for kind, text in zip(("right", "wrong"), plant.scripts(), strict=True):
                 (folder := Path(place, name, kind)).mkdir(parents=True)
                 print(name, kind, file=sys.stderr)
                 if plant.job is HOSTS:

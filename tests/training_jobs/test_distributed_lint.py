@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -22,6 +19,7 @@ from distributed_scripts import (
 )
 from distributed_scripts import PLANTS as OF_PROCESSES
 from pages import part
+from planted import found_in, line_of, outcomes_of
 from replica_scripts import REPLICA_PLANTS
 from replica_scripts import SCRIPT as OF_REPLICAS
 from share_scripts import NOT_DEALT, OF_LIBRARIES, REPLICATED, RUN_LIBRARIES, SHARDED, SHARE_PLANTS
@@ -41,16 +39,6 @@ from training_jobs.lint.wrapped import WRAPPED
 PLANTS = {**OF_PROCESSES, **REPLICA_PLANTS}
 PAGE = Path(__file__).parents[2] / "docs" / "lint.md"
 ENDS = ("agree", "collective", "launcher", "uneven-shares", "one-host-prepares")  # others succeed
-
-
-def found_in(folder: Path, text: str, job: Job) -> list[tuple[str, int]]:
-    (folder / "train.py").write_text(text)
-    return [(one.rule, one.line) for one in lint_folder(folder, job)]
-
-
-def line_of(text: str) -> int:
-    [line] = [number for number, text in enumerate(text.splitlines(), start=1) if "# HERE" in text]
-    return line
 
 
 @pytest.mark.parametrize("name", {**PLANTS, **SHARE_PLANTS})
@@ -707,12 +695,7 @@ def test_the_command_takes_processes_and_whether_there_is_a_launcher(tmp_path: P
 
 @pytest.fixture(scope="module")
 def outcomes() -> dict[str, Any]:
-    ran = subprocess.run(
-        [sys.executable, "run_distributed_scripts.py"], cwd=Path(__file__).parent, capture_output=True, text=True
-    )
-    assert ran.returncode == 0, ran.stderr
-    found: dict[str, Any] = json.loads(ran.stdout)
-    return found
+    return outcomes_of("run_distributed_scripts.py")
 
 
 def values(outcome: dict[str, Any]) -> list[float]:

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from distributed_scripts import DDP, OPTIMIZER, SCRIPT, STEP, TORCHRUN, changed
 from packages import TENSORFLOW, packages
+from planted import found_in, line_of, outcomes_of
 from share_scripts import OF_LIBRARIES, RUN_LIBRARIES
 from wrapped_scripts import (
     APART,
@@ -40,18 +41,12 @@ from training_jobs.lint import Job, lint_folder
 ONE = Job(entry_point="train.py", hosts=1, processes_per_host=1)
 
 
-def found_in(folder: Path, text: str, job: Job) -> list[tuple[str, int]]:
-    (folder / "train.py").write_text(text)
-    return [(one.rule, one.line) for one in lint_folder(folder, job)]
-
-
 @pytest.mark.parametrize("name", WRAPPED_PLANTS)
 def test_a_mistake_is_found_on_its_line_and_the_right_script_has_none(name: str, tmp_path: Path) -> None:
     plant = WRAPPED_PLANTS[name]
     right, wrong = plant.scripts()
-    [line] = [number for number, text in enumerate(wrong.splitlines(), start=1) if "# HERE" in text]
     assert found_in(tmp_path, right, plant.job) == []
-    assert found_in(tmp_path, wrong, plant.job) == [(plant.rule, line)]
+    assert found_in(tmp_path, wrong, plant.job) == [(plant.rule, line_of(wrong))]
 
 
 @pytest.mark.parametrize("name", WRAPPED_PLANTS)
@@ -660,12 +655,7 @@ def test_a_library_without_a_launcher_or_not_told_of_cpus_reads_all_samples_on_e
 
 @pytest.fixture(scope="module")
 def outcomes() -> dict[str, Any]:
-    ran = subprocess.run(
-        [sys.executable, "run_wrapped_scripts.py"], cwd=Path(__file__).parent, capture_output=True, text=True
-    )
-    assert ran.returncode == 0, ran.stderr
-    found: dict[str, Any] = json.loads(ran.stdout)
-    return found
+    return outcomes_of("run_wrapped_scripts.py")
 
 
 RAN = {name: plant.rule for name, plant in WRAPPED_PLANTS.items() if plant.rule not in NOT_RUN}

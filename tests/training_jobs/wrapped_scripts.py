@@ -1,6 +1,6 @@
 """What a careful person gets wrong with a model that is wrapped, prepared or moved, as changes of scripts.
 
-`run_distributed_scripts.py` runs them in PyTorch and in accelerate.
+`run_wrapped_scripts.py` runs them in PyTorch and in accelerate.
 """
 
 from __future__ import annotations
@@ -39,8 +39,7 @@ ADDED = f"""            loss.backward()
                 one.grad /= dist.get_world_size()
             {NORM}            optimizer.step()
 """
-TRAINED = """
-def trained(model, loader, optimizer, seen):
+TRAINED = """def trained(model, loader, optimizer, seen):
     for numbers, images, labels in loader:
         optimizer.zero_grad()
         loss = (model(images) - labels).square().mean()
@@ -59,7 +58,7 @@ METHOD = """class Model(torch.nn.Linear):
 
 
 def main():"""
-AS_FUNCTION = (("def main():", TRAINED.lstrip("\n")), (LOOPED, "        trained(model, loader, optimizer, seen)\n"))
+AS_FUNCTION = (("def main():", TRAINED), (LOOPED, "        trained(model, loader, optimizer, seen)\n"))
 OF_ACCELERATE = f"""
 import json
 import os
@@ -329,7 +328,7 @@ trainer.fit(model, DataLoader(TensorDataset(torch.arange(32.0)[:, None]), batch_
 with open(sys.argv[1], "w") as file:
     json.dump({"processes": trainer.world_size, "seen": model.seen}, file)
 """
-# Where Lightning does not know of the second host: the right one, and jobs of two processes that it is not right of.
+# Of which each host is all that Lightning knows.
 ONE_NODE = OF_LIGHTNING.replace("devices=1, num_nodes=2", "devices=1")
 # On machines without a GPU, where these are not told.
 WITHOUT_CPU = {

@@ -7,16 +7,18 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from training_jobs.lint.program import (
     EVALUATES,
     STARTS,
     Program,
     are_opposite,
+    are_together,
     conditions,
     function_around,
     is_alone,
+    parameters_of,
     programs,
     side_of,
     statements_before,
@@ -202,7 +204,7 @@ def _has_all(program: Program, script: Script, loader: ast.Call) -> bool:
         given = [value] if isinstance(value, ast.Constant | ast.Call) else program.assigned(value)
         if not given or any({*_SAMPLER.findall(ast.unparse(one).lower())} - _OF_ALL for one in given):
             return False
-    data, parameters = data_of(loader), _parameters(script, loader)
+    data, parameters = data_of(loader), parameters_of(function_around(script, loader))
     if data is None:
         return False
     if program.iterable_of(data):
@@ -214,12 +216,6 @@ def _has_all(program: Program, script: Script, loader: ast.Call) -> bool:
         if word != "streaming" and _DEALT.search(word):
             return False
     return True
-
-
-def _parameters(script: Script, node: ast.AST) -> set[str]:
-    """The names of the parameters of the function that has a node."""
-    function = function_around(script, node)
-    return set() if function is None else {one.arg for one in ast.walk(function.args) if isinstance(one, ast.arg)}
 
 
 def _given(program: Program, script: Script, node: ast.AST) -> list[ast.AST]:
@@ -332,17 +328,32 @@ def _sharded_later(scripts: Sequence[Script], job: Job) -> Found:
     """FSDP's reference: "initialize your optimizer after. This is required since FSDP changes the parameter variables"."""
     for script in scripts:
         wraps = [call for call in script.calls if name_of(call) in SHARDING and call.args]
-        for call in script.calls if wraps and "param_groups" not in script.used_names else ():
-            parameters = [ast.unparse(one) for one in (*call.args, *(one.value for one in call.keywords))]
-            for wrap in wraps if OPTIMIZER.search(ast.unparse(call.func)) else ():
-                of_model = any(text.startswith(f"{ast.unparse(wrap.args[0])}.parameters()") for text in parameters)
-                together = function_around(script, call) is function_around(script, wrap)
-                if of_model and together and call.lineno < wrap.lineno:
-                    why = (
-                        f"has the parameters from before {whole_name(wrap)}(), which replaces them, and trains nothing"
-                    )
-                    yield script, call.lineno, f"{whole_name(call)}() {why}: make it after"
-                    break
+        for call, wrap in optimizers_before(script, wraps, _has_parameters):
+            if "param_groups" not in script.used_names:
+                why = f"has the parameters from before {whole_name(wrap)}(), which replaces them, and trains nothing"
+                yield script, call.lineno, f"{whole_name(call)}() {why}: make it after"
+
+
+def _has_parameters(wrap: ast.Call, given: Sequence[str]) -> bool:
+    return any(text.startswith(f"{ast.unparse(wrap.args[0])}.parameters()") for text in given)
+
+
+def optimizers_before(
+    script: Script, replacing: Sequence[ast.Call], of_model: Callable[[ast.Call, Sequence[str]], bool]
+) -> Iterator[tuple[ast.Call, ast.Call]]:
+    """Yield the calls that make optimizers before the parameters are replaced, each with the first call that replaces them.
+
+    Args:
+        script: The script.
+        replacing: The calls that replace the parameters of a model.
+        of_model: Whether such a call's model is that of an optimizer, by what that is given as it is written.
+    """
+    for call in script.calls if replacing else ():
+        if OPTIMIZER.search(ast.unparse(call.func)):
+            given = [ast.unparse(one) for one in (*call.args, *(one.value for one in call.keywords))]
+            later = (one for one in replacing if one.lineno > call.lineno and are_together(script, call, one))
+            if replaced := next((one for one in later if of_model(one, given)), None):
+                yield call, replaced
 
 
 def _clip_shards(scripts: Sequence[Script], job: Job) -> Found:

@@ -7,19 +7,17 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from training_jobs.lint.distributed import SETS
-from training_jobs.lint.program import TRAINERS, Program, conditions, programs, side_of, started
+from training_jobs.lint.program import LIGHTNING, TRAINERS, Program, conditions, programs, side_of, started
 from training_jobs.lint.script import Check, Found, Job, Script, constant, keyword, name_of
 from training_jobs.lint.wrapped import DDP
 
 _GLOBAL_RANK = re.compile(r"(?:dist|distributed)\.get_rank\(\)$|environ\W+(?:get\W+)?RANK\b[^%]*$")
-
-_LIGHTNING = re.compile(r"(?:lightning|pytorch_lightning)\.(?:\w+\.)*(?:Trainer|Fabric)")
+_LIGHTNING = re.compile(rf"(?:{'|'.join(LIGHTNING)})\.(?:\w+\.)*(?:Trainer|Fabric)")
 _ACCELERATE = re.compile(r"accelerate\.(?:\w+\.)*Accelerator")
 # By what a library is told of the other processes, beside a launcher's variables.
 _TOLD = re.compile(r"MASTER_ADDR|cluster_environment|ClusterEnvironment|InitProcessGroupKwargs")
-
 # What libraries are told on machines without a GPU, and by what else they may be.
-_AND_CPU = {"transformers' Trainer": " and TrainingArguments(use_cpu=True)", "accelerate": " and Accelerator(cpu=True)"}
+_TELLS_CPU = {"transformers' Trainer": "TrainingArguments(use_cpu=True)", "accelerate": "Accelerator(cpu=True)"}
 _SAYS_CPU = re.compile(r"\b(?:use_cpu|no_cuda|cpu)\s*=(?!\s*False)|ACCELERATE_USE_CPU|HfArgumentParser|TrlParser")
 
 
@@ -30,13 +28,13 @@ def _apart(scripts: Sequence[Script], job: Job) -> Found:
     program = started(scripts, job.entry_point)
     if program.mentions(SETS) or program.mentions(_TOLD):
         return
-    for script, call in program.calls:
-        if library := _library(program, script, call):
-            why = f"{library} joins no processes of other hosts without a launcher, so that each of the {job.hosts} hosts trains"
-            how = "launcher=Mpi()" if library == "Horovod" else "launcher=Torchrun()"
-            how += _AND_CPU.get(library, "") if job.device == "cpu" else ""
-            yield script, call.lineno, f"{why} a model of its own on all samples: {how}, or one host"
-            return
+    for script, call, library in _libraries(program):
+        why = f"{library} joins no processes of other hosts without a launcher, so that each of the {job.hosts} hosts trains"
+        how = "launcher=Mpi()" if library == "Horovod" else "launcher=Torchrun()"
+        if job.device == "cpu" and library in _TELLS_CPU:
+            how += f" and {_TELLS_CPU[library]}"
+        yield script, call.lineno, f"{why} a model of its own on all samples: {how}, or one host"
+        return
 
 
 def _use_cpu(scripts: Sequence[Script], job: Job) -> Found:
@@ -46,11 +44,18 @@ def _use_cpu(scripts: Sequence[Script], job: Job) -> Found:
     program = started(scripts, job.entry_point)
     if program.mentions(_SAYS_CPU):
         return
-    for script, call in program.calls:
-        if (library := _library(program, script, call)) in _AND_CPU:
+    for script, call, library in _libraries(program):
+        if library in _TELLS_CPU:
             why = f"without a GPU {library} joins no processes, and each of the {job.processes} trains a model of its own on all"
-            yield script, call.lineno, f"{why} samples, unless it is told:{_AND_CPU[library].removeprefix(' and')}"
+            yield script, call.lineno, f"{why} samples, unless it is told: {_TELLS_CPU[library]}"
             return
+
+
+def _libraries(program: Program) -> Iterator[tuple[Script, ast.Call, str]]:
+    """The calls of the libraries that train on several hosts where a launcher says so, with their names."""
+    for script, call in program.calls:
+        if library := _library(program, script, call):
+            yield script, call, library
 
 
 def _library(program: Program, script: Script, call: ast.Call) -> str:

@@ -18,6 +18,7 @@ _LIBRARIES = re.compile(
     r"lightning|megatron\w*|mmengine|mxnet|nemo|neuronx_distributed\w*|optimum|pytorch_lightning|ray|tensorflow|torch_xla|torchtitan|torchtune|unsloth|verl"
 )
 TRAINERS = ("transformers", "trl", "sentence_transformers")  # where they have a Trainer
+LIGHTNING = ("lightning", "pytorch_lightning")
 _MODULES = ("smdistributed.modelparallel", "torch.distributed.rpc", "torch.distributed.autograd")
 _WRAPPERS = {"DistributedDataParallel", "FullyShardedDataParallel", "DDP", "FSDP", "fully_shard"}
 _NO_WRAPPERS = ("torch", "torchvision", "torchaudio", "peft", "numpy", "timm", "transformers")
@@ -362,6 +363,35 @@ def function_around(script: Script, node: ast.AST) -> Function | None:
         node: The node.
     """
     return next((one for one in script.ancestors(node) if isinstance(one, Function)), None)
+
+
+def are_together(script: Script, *nodes: ast.AST) -> bool:
+    """Return whether nodes are of one function, or none of any.
+
+    Args:
+        script: The script.
+        nodes: The nodes.
+    """
+    return len({function_around(script, node) for node in nodes}) == 1
+
+
+def parameters_of(function: Function | None) -> set[str]:
+    """Return the names of a function's parameters.
+
+    Args:
+        function: The function; None for what is of none.
+    """
+    return set() if function is None else {one.arg for one in ast.walk(function.args) if isinstance(one, ast.arg)}
+
+
+def on_xla(scripts: Sequence[Script], job: Job) -> list[Script]:
+    """Return the scripts whose device is XLA's.
+
+    Args:
+        scripts: Those of the folder.
+        job: The job.
+    """
+    return [script for script in scripts if job.xla or "torch_xla" in script.imports]
 
 
 def conditions(script: Script, node: ast.AST) -> Iterator[tuple[ast.expr, bool]]:

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from training_jobs.lint.program import TRAINERS, Program, function_around, programs
+from training_jobs.lint.program import LIGHTNING, TRAINERS, Program, function_around, programs
 from training_jobs.lint.script import Check, Found, Function, Job, Loop, Script, constant, keyword, name_of
 from training_jobs.lint.trainer_values import is_true
 
@@ -29,7 +29,6 @@ _ASKS = re.compile(r"exists|isfile|isdir|is_file|is_dir|listdir|glob")
 _OF_OTHERS = re.compile(r"init_|initial|pre_?train", re.IGNORECASE)
 # The handlers of aws/sagemaker-pytorch-inference-toolkit and aws/sagemaker-tensorflow-serving-container.
 _OF_INFERENCE = ("model_fn", "input_fn", "predict_fn", "output_fn", "transform_fn", "input_handler", "output_handler")
-_LIGHTNING = ("lightning", "pytorch_lightning")
 _KERAS = {"tensorflow", "keras", "tf_keras"}
 _OPTIMIZER = re.compile(r"adam|sgd|optim|lion|adafactor|rmsprop|lamb|\bopt", re.IGNORECASE)
 _WITH_MOMENTS = ("Adam", "AdamW", "Adagrad", "Adamax", "NAdam", "RAdam", "RMSprop", "Adafactor")
@@ -165,7 +164,7 @@ def _by_library(scripts: Sequence[Script]) -> tuple[tuple[Script, int] | None, b
         packages = {
             name.partition(".")[0] for name in script.aliases.values() if name.endswith("Trainer") or "." not in name
         }
-        method = "train" if packages & {*TRAINERS} else "fit" if packages & {*_LIGHTNING} else ""
+        method = "train" if packages & {*TRAINERS} else "fit" if packages & {*LIGHTNING} else ""
         found += [
             (script, call)
             for call in script.calls

@@ -16,6 +16,7 @@ from training_jobs.lint.distributed import DISTRIBUTED
 from training_jobs.lint.downloads import downloaded
 from training_jobs.lint.hosts import HOSTS
 from training_jobs.lint.optional_dependencies import dependencies_in
+from training_jobs.lint.program import on_xla
 from training_jobs.lint.removed import removed
 from training_jobs.lint.replicas import REPLICAS
 from training_jobs.lint.resume import RESUME
@@ -77,10 +78,6 @@ def _compiled(scripts: Sequence[Script], job: Job) -> list[Script]:
             whole_name(one) == "torch.compile" or constant(keyword(one, "jit_compile")) is True for one in script.calls
         )
     ]
-
-
-def _on_xla(scripts: Sequence[Script], job: Job) -> list[Script]:
-    return [script for script in scripts if job.xla or "torch_xla" in script.imports]
 
 
 def _step_calls(scripts: Sequence[Script]) -> Iterator[tuple[Script, ast.Call]]:
@@ -204,7 +201,7 @@ def _drop_last(scripts: Sequence[Script], job: Job) -> Found:
 @_rule("dynamic-shape")
 def _dynamic_shape(scripts: Sequence[Script], job: Job) -> Found:
     """XLA, "Dynamic shapes": the shape of what ``nonzero`` and the like return depends on values, so each is compiled."""
-    for script, call in _step_calls(_on_xla(scripts, job)):
+    for script, call in _step_calls(on_xla(scripts, job)):
         if name_of(call) in _WHOLE_LINES or (whole_name(call) == "torch.where" and len(call.args) == 1):
             yield (
                 script,
@@ -228,7 +225,7 @@ def _compile_each_step(scripts: Sequence[Script], job: Job) -> Found:
 @_rule("cuda")
 def _cuda(scripts: Sequence[Script], job: Job) -> Found:
     """XLA: tensors of a model on an XLA device and of CUDA cannot be mixed; AWS's "PyTorch" page of the compiler too."""
-    for script in _on_xla(scripts, job):
+    for script in on_xla(scripts, job):
         for call in script.calls:
             first = constant(call.args[0]) if call.args else None
             moves = (
@@ -246,7 +243,7 @@ def _cuda(scripts: Sequence[Script], job: Job) -> Found:
 @_rule("save")
 def _save(scripts: Sequence[Script], job: Job) -> Found:
     """Compiler: "use PyTorch/XLA's model save functionality", torch_xla.core.xla_model.save, which moves tensors first."""
-    for script in _on_xla(scripts, job):
+    for script in on_xla(scripts, job):
         for call in script.calls:
             if (
                 whole_name(call) == "torch.save"
@@ -263,7 +260,7 @@ def _save(scripts: Sequence[Script], job: Job) -> Found:
 @_rule("scaler")
 def _scaler(scripts: Sequence[Script], job: Job) -> Found:
     """Compiler's page "PyTorch", "with AMP": ``torch_xla.amp.GradScaler``, since CUDA's reads a value in each step."""
-    for script in _on_xla(scripts, job):
+    for script in on_xla(scripts, job):
         for call in script.calls:
             of_cuda = "cuda" in whole_name(call) or (call.args and constant(call.args[0]) == "cuda")
             if name_of(call) == "GradScaler" and of_cuda and not _conditional(script, call):
@@ -282,7 +279,7 @@ def _mark_step(scripts: Sequence[Script], job: Job) -> Found:
     given = any(one is not None and constant(one) is not False for one in barriers)
     if given or any(_MARKS.search(script.text) for script in scripts):
         return
-    for script in _on_xla(scripts, job):
+    for script in on_xla(scripts, job):
         if script.step_loops and {"torch", "torch_xla"} & script.imports:
             loop = script.step_loops[0]
             yield (

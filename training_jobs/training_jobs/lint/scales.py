@@ -104,8 +104,8 @@ def _accumulates_by_accelerate(program: Program) -> bool:
 def _divided(program: Program, by: re.Pattern[str]) -> Iterator[tuple[Script, int, str]]:
     """Where a loss is divided before it is differentiated, with by what."""
     for script in program.scripts:
-        parts = dict.fromkeys(part for loop in script.step_loops for part in script.parts_of(loop))
-        for part in parts if not any(_multiplies(node, by) for one in parts for node in ast.walk(one)) else ():
+        scaled_up = any(_multiplies(node, by) for part in script.step_parts for node in ast.walk(part))
+        for part in () if scaled_up else script.step_parts:
             for call in ast.walk(part):
                 if isinstance(call, ast.Call) and name_of(call) == "backward":
                     for line, divisor in _divisions(program, script, part, call, by):

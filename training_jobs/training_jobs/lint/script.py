@@ -284,6 +284,11 @@ class Script:
             found += [one for one in dict.fromkeys(called) if one not in found]
         return found
 
+    @cached_property
+    def step_parts(self) -> list[ast.AST]:
+        """The loops of steps, and the functions of this file that they call, each once."""
+        return list(dict.fromkeys(part for loop in self.step_loops for part in self.parts_of(loop)))
+
     def _unconditional(self, body: list[ast.stmt]) -> Iterator[ast.AST]:
         for number, statement in enumerate(body):
             if isinstance(statement, Function | ast.ClassDef):

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Literal, NamedTuple
 
-from training_jobs.lint.program import EVALUATES, TRAINERS, Program, function_around, together, whole
+from training_jobs.lint.program import EVALUATES, LIGHTNING, TRAINERS, Program, function_around, together, whole
 from training_jobs.lint.script import Check, Found, Function, Job, Script, constant, data_of, keyword, name_of
 
 _CHANNEL = re.compile(r"^SM_CHANNEL_(.+)$|^/opt/ml/input/data/([^/]+)")
@@ -20,7 +20,6 @@ _ALL = re.compile(r"world_?size|num_processes|global_device_count|num_input_pipe
 _OF_HOST = re.compile(r"local_?world_?size|\blocal_size\(\)|(?<!_)device_count\(\)|SM_NUM_GPUS", re.IGNORECASE)
 _LOCAL_RANK = re.compile(r"local_?rank|local_process_index", re.IGNORECASE)
 _COUNTS = re.compile(r"islice|take|range|zip|cycle|repeat")  # steps of a loop, whatever the loader has
-_LIGHTNING = ("lightning", "pytorch_lightning")
 Among = Literal["all", "host", ""]
 
 
@@ -84,7 +83,7 @@ def _named(number: ast.expr) -> Among:
 def _by_libraries(program: Program) -> Iterator[tuple[Script, ast.Call, list[ast.expr], str]]:
     """The calls by which libraries deal samples out among all processes, with what they are given to train, and their names."""
     imports = set().union(*(script.imports for script in program.scripts))
-    lightning = any(one in imports for one in _LIGHTNING) and _replaces_samplers(program)
+    lightning = any(one in imports for one in LIGHTNING) and _replaces_samplers(program)
     tensorflow = any("MultiWorkerMirroredStrategy" in script.text for script in program.scripts) and not any(
         "auto_shard" in script.text or "AutoShard" in script.text for script in program.scripts
     )

@@ -11,12 +11,15 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from training_jobs.lint.distributed import OPTIMIZER, SHARDING
+from training_jobs.lint.distributed import OPTIMIZER, SHARDING, optimizers_before
 from training_jobs.lint.program import (
     Program,
     are_opposite,
+    are_together,
     function_around,
     is_alone,
+    on_xla,
+    parameters_of,
     programs,
     side_of,
     together,
@@ -83,7 +86,7 @@ def _wrapping(program: Program, names: Sequence[str]) -> Iterator[tuple[str, tup
     """The names of the functions that return their parameter wrapped, each with the function and the parameter's name."""
     for script, call in program.calls:
         given, function = _wrapped(program, script, call, names), function_around(script, call)
-        if given is None or function is None or _model_in(given) not in _parameters(function):
+        if given is None or function is None or _model_in(given) not in parameters_of(function):
             continue
         assign = script.parents.get(call)
         made = ast.unparse(assign.targets[0]) if isinstance(assign, ast.Assign) else ""
@@ -114,7 +117,7 @@ def _passed_by(program: Program, wrap: _Wrap) -> Iterator[tuple[Script, ast.Call
                 continue
             for part in parts:
                 function = part if isinstance(part, Function) else function_around(script, part)
-                is_it = function is around or (is_known and wrap.inner not in _parameters(function))
+                is_it = function is around or (is_known and wrap.inner not in parameters_of(function))
                 if is_it and script is wrap.script:
                     yield from ((script, call) for call in _computing(script, part, wrap.inner))
                 elif function is not None:
@@ -126,17 +129,13 @@ def _passing(
 ) -> Iterator[tuple[Script, ast.Call]]:
     """The calls of the wrap's function, after it, that give the steps of another one the model."""
     around = function_around(wrap.script, wrap.call)
-    names = [name for name in _parameters(function) if any(_computing(script, part, name))]
+    names = [name for name in parameters_of(function) if any(_computing(script, part, name))]
     for call in wrap.script.calls if names else ():
         if name_of(call) == function.name and function_around(wrap.script, call) is around:
             given = {name: ast.unparse(one) for name, one in _given(function, call).items()}
             is_left = wrap.outer and any(wrap.outer in text for text in given.values())
             if call.lineno > wrap.call.lineno and not is_left and wrap.inner in (given.get(name) for name in names):
                 yield wrap.script, call
-
-
-def _parameters(function: Function | None) -> list[str]:
-    return [] if function is None else [one.arg for one in (*function.args.args, *function.args.kwonlyargs)]
 
 
 def _given(function: Function, call: ast.Call) -> dict[str, ast.expr]:
@@ -179,7 +178,7 @@ def _forward(scripts: Sequence[Script], job: Job) -> Found:
 def _around_wrapper(program: Program) -> Iterator[tuple[Script, ast.Call]]:
     """The calls of each step by which the wrapped model computes the loss, where nothing calls the wrapper itself."""
     for script in program.scripts:
-        for part in dict.fromkeys(part for loop in script.step_loops for part in script.parts_of(loop)):
+        for part in script.step_parts:
             for call in (one for one in ast.walk(part) if isinstance(one, ast.Call)):
                 wrapper, module, method = ast.unparse(call.func).partition(".module")
                 is_own = f"{wrapper}.module" in program.values  # an attribute of a class
@@ -202,12 +201,10 @@ def _no_sync(scripts: Sequence[Script], job: Job) -> Found:
     """DDP's ``no_sync``: gradients "will later be synchronized in the first forward-backward pass exiting the context"."""
     for program in together(scripts, job):
         for script in program.scripts:
-            for part in dict.fromkeys(part for loop in script.step_loops for part in script.parts_of(loop)):
+            for part in script.step_parts:
                 backwards = [one for one in ast.walk(part) if isinstance(one, ast.Call) and name_of(one) == "backward"]
-                held = [_held(script, part, one) for one in backwards]
-                if any(one is None for one in held):
-                    continue
-                for backward, around in zip(backwards, held, strict=True):
+                held = [(one, _held(script, part, one)) for one in backwards]
+                for backward, around in held if all(around for _, around in held) else ():
                     if around is not None and _has_forward(around, backward):
                         why = "nothing averages gradients, since each forward and backward is within no_sync()"
                         yield script, around.lineno, f"{why}: leave the last one before optimizer.step() out of it"
@@ -215,12 +212,11 @@ def _no_sync(scripts: Sequence[Script], job: Job) -> Found:
 
 def _held(script: Script, part: ast.AST, backward: ast.Call) -> ast.With | None:
     """The ``with model.no_sync()`` that has a backward in each step; None for none, or on a condition."""
-    for around in script.ancestors(backward):
-        if around is part or isinstance(around, ast.If):
-            return None
-        if isinstance(around, ast.With) and any(_is_no_sync(one.context_expr) for one in around.items):
-            return around if not any(isinstance(one, ast.If) for one in up_to(script, around, part)) else None
-    return None
+    around = [*up_to(script, backward, part)]
+    if any(isinstance(one, ast.If) for one in around):
+        return None
+    withs = (one for one in around if isinstance(one, ast.With))
+    return next((one for one in withs if any(_is_no_sync(item.context_expr) for item in one.items)), None)
 
 
 def up_to(script: Script, node: ast.AST, end: ast.AST) -> Iterator[ast.AST]:
@@ -299,16 +295,12 @@ def _one_rank_loads(scripts: Sequence[Script], job: Job) -> Found:
             if side != "one" or any(are_opposite(side, side_of(*other)) for other in loads):
                 continue
             target = ast.unparse(call.func).removesuffix(".load_state_dict")
-            here = [one for one in wraps if one.script is script and _are_together(script, call, one.call)]
+            here = [one for one in wraps if one.script is script and are_together(script, call, one.call)]
             is_later = any(target in (one.inner, one.outer) and one.call.lineno < call.lineno for one in here)
             of_wrapper = target.endswith(".module") and bool({*DDP} & program.used)
             if is_later or of_wrapper or OPTIMIZER.search(target) or {*SHARDING} & program.used:
                 why = f"rank 0 alone loads the state of {target}, and the processes train on from different ones"
                 yield script, call.lineno, f"{why}: load it on all ranks"
-
-
-def _are_together(script: Script, one: ast.AST, other: ast.AST) -> bool:
-    return function_around(script, one) is function_around(script, other)
 
 
 def _compile_unused(scripts: Sequence[Script], job: Job) -> Found:
@@ -326,31 +318,26 @@ def _compile_unused(scripts: Sequence[Script], job: Job) -> Found:
 
 def _xla_optimizer(scripts: Sequence[Script], job: Job) -> Found:
     """PyTorch 1.6's torch.optim, "Constructing it": move a model first, whose parameters "will be different objects" after."""
-    for script in scripts:
-        if not (job.xla or "torch_xla" in script.imports):
-            continue
-        moved = {
-            (ast.unparse(call.func.value), function_around(script, call)): call.lineno
-            for call in script.calls
-            if isinstance(call.func, ast.Attribute)
-            and call.func.attr == "to"
-            and any(_DEVICE.search(ast.unparse(one)) for one in call.args[:1])
-        }
-        for call in script.calls:
-            model = ast.unparse(call.args[0]).removesuffix(".parameters()") if call.args else ""
-            line = moved.get((model, function_around(script, call)), 0)
-            if line > call.lineno and OPTIMIZER.search(ast.unparse(call.func)):
-                why = f"has the parameters from before {model}.to(...), which PyTorch/XLA replaces, and trains nothing"
-                yield script, call.lineno, f"{name_of(call)}() {why}: make it after"
+    for script in on_xla(scripts, job):
+        moves = [call for call in script.calls if name_of(call) == "to" and _names_device(call)]
+        for call, move in optimizers_before(script, moves, _is_moved):
+            why = f"has the parameters from before {ast.unparse(move.func)}(...), which PyTorch/XLA replaces, and trains nothing"
+            yield script, call.lineno, f"{name_of(call)}() {why}: make it after"
+
+
+def _names_device(move: ast.Call) -> bool:
+    return any(_DEVICE.search(ast.unparse(one)) for one in move.args[:1])
+
+
+def _is_moved(move: ast.Call, given: Sequence[str]) -> bool:
+    model = ast.unparse(move.func).removesuffix(".to")
+    return bool({model, f"{model}.parameters()"} & {*given[:1]})
 
 
 def _xla_tied(scripts: Sequence[Script], job: Job) -> Found:
     """pytorch/xla#7042, Lightning-AI/pytorch-lightning#2705: parameters that are one on the CPU are two on an XLA device."""
-    for script in scripts:
-        if not (job.xla or "torch_xla" in script.imports or any("torch_xla" in one.imports for one in scripts)):
-            continue
-        if any(_TIES.search(name) for one in scripts for name in one.used_names):
-            continue
+    ties = any(_TIES.search(name) for one in scripts for name in one.used_names)
+    for script in scripts if on_xla(scripts, job) and not ties else ():
         for node in (one for one in script.nodes if isinstance(one, ast.Assign)):
             function = function_around(script, node)
             sides = [*node.targets, node.value]
