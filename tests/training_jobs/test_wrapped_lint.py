@@ -127,6 +127,25 @@ RIGHT: dict[str, tuple[Job, Sequence[tuple[str, str]]]] = {
             ("trained(model, loader, optimizer, seen)\n", "trained(model, loader, optimizer, seen, ddp)\n"),
         ),
     ),
+    "a backward without the others on a condition": (
+        TORCHRUN,
+        (
+            (
+                f"{FORWARD}            loss.backward()\n",
+                "            if len(images) < 4:\n                with model.no_sync():\n"
+                "                    loss = (model(images) - labels).square().mean()\n                    loss.backward()\n",
+            ),
+        ),
+    ),
+    "an optimizer of a model that another function shards": (
+        TORCHRUN,
+        (
+            (DDP, "    fully_shard(model)\n"),
+            ("def main():", "def built(model):\n    return torch.optim.Adam(model.parameters())\n\n\ndef main():"),
+            ('        if rank == 0:\n            torch.save(last, "last.pt")\n', ""),
+            ("        last = {", "        last = 0  # {"),
+        ),
+    ),
     "a backward without the others and one with them": (
         TORCHRUN,
         (
@@ -362,6 +381,18 @@ def test_what_accelerate_is_not_given_is_found(change: tuple[str, str], rules: l
         assert found_in(tmp_path, text, TORCHRUN) == []
         text = changed(text, ("accelerator.backward(loss)", "loss.backward()"))
     assert [rule for rule, _ in found_in(tmp_path, text, TORCHRUN)] == rules
+
+
+@pytest.mark.parametrize(
+    ("moves", "found"),
+    [("model.to(device)", True), ("model.to(torch.bfloat16)", False), ("other.to(device)", False), ("pass", False)],
+)
+def test_an_optimizer_is_of_what_is_moved_to_a_device_after_it_in_its_function(
+    moves: str, found: bool, tmp_path: Path
+) -> None:
+    built = "def built(model, device):\n    optimizer = Adam(model.parameters())\n    @@\n    return optimizer\n"
+    text = f"import torch_xla\n\n\n{built}\n\ndef move(model, device):\n    model.to(device)\n".replace("@@", moves)
+    assert [rule for rule, _ in found_in(tmp_path, text, ONE)] == ["xla-optimizer"] * found
 
 
 @pytest.mark.parametrize(
