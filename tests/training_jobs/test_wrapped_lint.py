@@ -127,13 +127,14 @@ RIGHT: dict[str, tuple[Job, Sequence[tuple[str, str]]]] = {
             ("trained(model, loader, optimizer, seen)\n", "trained(model, loader, optimizer, seen, ddp)\n"),
         ),
     ),
-    "a backward without the others on a condition": (
+    "no_sync on a condition alone": (
         TORCHRUN,
         (
+            ("import sys\n", "import sys\nfrom contextlib import nullcontext\n"),
             (
                 f"{FORWARD}            loss.backward()\n",
-                "            if len(images) < 4:\n                with model.no_sync():\n"
-                "                    loss = (model(images) - labels).square().mean()\n                    loss.backward()\n",
+                "            with model.no_sync() if len(images) < 4 else nullcontext():\n"
+                f"    {FORWARD}                loss.backward()\n",
             ),
         ),
     ),
@@ -321,6 +322,16 @@ RIGHT: dict[str, tuple[Job, Sequence[tuple[str, str]]]] = {
         ),
     ),
 }
+
+
+def test_no_sync_is_found_where_a_backward_on_a_condition_is_within_it_too(tmp_path: Path) -> None:
+    within = f"            with model.no_sync():\n    {FORWARD}                loss.backward()\n"
+    more = "            if len(images) < 4:\n                with model.no_sync():\n                    model(images).mean().backward()\n"
+    text = changed(SCRIPT, (f"{FORWARD}            loss.backward()\n", within + more))
+    assert [rule for rule, _ in found_in(tmp_path, text, TORCHRUN)] == ["no-sync", "no-sync"]
+    again = "                with model.no_sync():\n                    model("
+    besides = changed(text, (again, again.replace("with model.no_sync():", "if rank:")))
+    assert found_in(tmp_path, besides, TORCHRUN) == []
 
 
 @pytest.mark.parametrize("name", RIGHT)

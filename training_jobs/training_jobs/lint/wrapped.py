@@ -211,11 +211,8 @@ def _no_sync(scripts: Sequence[Script], job: Job) -> Found:
 
 
 def _held(script: Script, part: ast.AST, backward: ast.Call) -> ast.With | None:
-    """The ``with model.no_sync()`` that has a backward in each step; None for none, or on a condition."""
-    around = [*up_to(script, backward, part)]
-    if any(isinstance(one, ast.If) for one in around):
-        return None
-    withs = (one for one in around if isinstance(one, ast.With))
+    """The ``with model.no_sync()`` that has a backward; None for none, or one that may be another context."""
+    withs = (one for one in up_to(script, backward, part) if isinstance(one, ast.With))
     return next((one for one in withs if any(_is_no_sync(item.context_expr) for item in one.items)), None)
 
 
