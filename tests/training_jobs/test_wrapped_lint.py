@@ -326,10 +326,10 @@ RIGHT: dict[str, tuple[Job, Sequence[tuple[str, str]]]] = {
 
 def test_no_sync_is_found_where_a_backward_on_a_condition_is_within_it_too(tmp_path: Path) -> None:
     within = f"            with model.no_sync():\n    {FORWARD}                loss.backward()\n"
-    more = "            if len(images) < 4:\n                with model.no_sync():\n                    model(images).mean().backward()\n"
+    again = "                with model.no_sync():\n                    model("
+    more = f"            if len(images) < 4:\n{again}images).mean().backward()\n"
     text = changed(SCRIPT, (f"{FORWARD}            loss.backward()\n", within + more))
     assert [rule for rule, _ in found_in(tmp_path, text, TORCHRUN)] == ["no-sync", "no-sync"]
-    again = "                with model.no_sync():\n                    model("
     besides = changed(text, (again, again.replace("with model.no_sync():", "if rank:")))
     assert found_in(tmp_path, besides, TORCHRUN) == []
 
