@@ -34,6 +34,11 @@ _CHECKS = {
     "plateau": "lr_scheduler_type reduce_lr_on_plateau requires an eval strategy",
     "tf32": "--tf32 requires Ampere",
 }
+# Methods of Trainer that training calls for few: hyperparameter search, the hub, and what is older.
+_SELDOM = {
+    *("_hp_search_setup", "_report_to_hp_search", "_tune_save_checkpoint", "push_to_hub", "init_git_repo"),
+    *("torch_jit_model_eval", "prediction_loop", "_load_best_model"),
+}
 _PIP = (sys.executable, "-m", "pip", "--disable-pip-version-check")
 
 
@@ -172,6 +177,31 @@ class Wheel:
         found += re.findall(r"deprecate_kwarg\('(\w+)'", decorators)
         return {} if any(node.args.kwarg for node in init) else {name: (name, "", "") for name in found}
 
+    def calls(self) -> Iterator[tuple[str, Row]]:
+        """How transformers calls the methods of a Trainer while it trains, and those of its callbacks: each with a row.
+
+        A row has the method, what calls it, the number of arguments without names, and the names of the others.
+        """
+        trainer, handler = self.definition("Trainer"), self.definition("CallbackHandler")
+        if trainer is None or handler is None:
+            return
+        methods = {node.name: node for node in trainer.body if isinstance(node, ast.FunctionDef)}
+        for caller in _reached(methods, "train") - _SELDOM:
+            for node in ast.walk(methods[caller]):
+                if isinstance(node, ast.Call) and (method := _own(node.func)) in methods and method != caller:
+                    yield "Trainer", (method, caller, *_given(node))
+                elif isinstance(node, ast.Call) and ast.unparse(node.func) == "sampler_fn":
+                    yield "Trainer", ("_get_train_sampler", caller, *_given(node))
+        events = {node.name: node for node in handler.body if isinstance(node, ast.FunctionDef)}
+        [shared] = [
+            node for node in _calls(events["call_event"]) if ast.unparse(node.func) == "getattr(callback, event)"
+        ]
+        for event, method in events.items():
+            for node in _calls(method) if event.startswith("on_") else ():
+                if _own(node.func) == "call_event":
+                    names = [*_given(shared)[1].removesuffix(" *").split(), *_given(node)[1].split()]
+                    yield "TrainerCallback", (event, "call_event", _given(shared)[0], " ".join(names))
+
     def values(self, definition: ast.ClassDef) -> Iterator[Row]:
         """What arguments may be that a class makes an Enum of, like ``self.optim = OptimizerNames(self.optim)``."""
         for argument, name in re.findall(r"self\.(\w+) = (\w+)\(self\.\1\)", ast.unparse(definition)):
@@ -221,6 +251,34 @@ class Wheel:
         return {name for name in found - modules if kept.fullmatch(name)}
 
 
+def _reached(methods: Mapping[str, ast.FunctionDef], first: str) -> set[str]:
+    """The methods of a class that one of them may call, and those that these may."""
+    found, left = {first}, [first]
+    while left:
+        for node in ast.walk(methods[left.pop()]):
+            if (name := _own(node)) in methods and name not in found:
+                found.add(name)
+                left.append(name)
+    return found
+
+
+def _calls(node: ast.AST) -> Iterator[ast.Call]:
+    return (one for one in ast.walk(node) if isinstance(one, ast.Call))
+
+
+def _own(node: ast.AST) -> str:
+    """The name of a method of ``self``, or ``""``."""
+    of_self = isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "self"
+    return node.attr if of_self and isinstance(node, ast.Attribute) else ""
+
+
+def _given(call: ast.Call) -> tuple[str, str]:
+    """How many arguments without names a call has, and the names of its others; ``*`` for any number of either."""
+    starred = any(isinstance(one, ast.Starred) for one in call.args)
+    names = [one.arg or "*" for one in call.keywords]
+    return "*" if starred else str(len(call.args)), " ".join(names)
+
+
 def _is_dataclass(definition: ast.ClassDef) -> bool:
     return any("dataclass" in ast.unparse(one) for one in definition.decorator_list)
 
@@ -245,6 +303,7 @@ def rendered(library: str, paths: Mapping[str, Path]) -> str:
     values: dict[str, dict[Row, list[str]]] = {}
     checks: dict[str, list[str]] = {}
     bases: dict[str, str] = {}
+    calls: dict[str, dict[Row, list[str]]] = {}
     names: dict[str, set[str]] = {}
     hyphens, refuses = list[str](), list[str]()
     for minor, path in track(paths.items(), f"{library}, read"):
@@ -259,6 +318,8 @@ def rendered(library: str, paths: Mapping[str, Path]) -> str:
                 values.setdefault(name, {}).setdefault(row, []).append(minor)
             if base := wheel.listed_base(definition):
                 bases[name] = base
+        for name, row in dict.fromkeys(wheel.calls()) if library == "transformers" else ():
+            calls.setdefault(name, {}).setdefault(row, []).append(minor)
         names[minor] = wheel.exported()
         for check, text in _CHECKS.items():
             if re.search(text, wheel.sources.get("transformers/training_args.py", "")):
@@ -277,13 +338,14 @@ def rendered(library: str, paths: Mapping[str, Path]) -> str:
     }
     head = ",\n".join(f' "{key}": {json.dumps(value)}' for key, value in facts.items())
     tables = _tables(of_classes, [*paths])
-    # Of a row the argument, the value, and the versions.
-    of_values = _tables(values, [*paths])
+    # Of a row the argument, the value, and the versions; or the method, what calls it, with what, and the versions.
+    of_values, of_calls = _tables(values, [*paths]), _tables(calls, [*paths])
     firsts, lasts = (
         ",\n".join(f'  "{version}": "{" ".join(sorted(found))}"' for version, found in by_version.items())
         for by_version in ends(names)
     )
     head += f',\n "classes": {tables}' + (f',\n "values": {of_values}' if values else "")
+    head += f',\n "calls": {of_calls}' if calls else ""
     return f'{{\n{head},\n "first_versions": {{\n{firsts}\n }},\n "last_versions": {{\n{lasts}\n }}\n}}\n'
 
 

@@ -32,6 +32,22 @@ class Argument(NamedTuple):
         return self.default == "required" and self.type != "bool"
 
 
+class Call(NamedTuple):
+    """How a library calls a method.
+
+    Attributes:
+        caller: The method that does.
+        positional: The number of arguments without names; None for any number.
+        names: Those of the others.
+        more: Whether it may give others too.
+    """
+
+    caller: str
+    positional: int | None
+    names: tuple[str, ...]
+    more: bool
+
+
 @cache
 def _table(library: str) -> Any:
     return json.loads(Path(__file__).with_name(f"{library}.json").read_text())
@@ -75,6 +91,26 @@ def declares(name: str, argument: str, versions: Versions) -> bool:
     base = _base(name)
     of_own = bool(base) and argument in _rows(library, own, versions.get(library, ""))
     return of_own or (bool(base) and declares(base, argument, versions))
+
+
+@cache
+def calls_of(name: str, version: str) -> Mapping[str, tuple[Call, ...]]:
+    """Return how transformers calls the methods of a class of which scripts make their own, by method.
+
+    Args:
+        name: ``"Trainer"`` or ``"TrainerCallback"``.
+        version: Of transformers; empty where that is not known.
+    """
+    library = "transformers"
+    if (number := _number(library, version)) is None:
+        return {}
+    found: dict[str, tuple[Call, ...]] = {}
+    for method, caller, positional, names, first, last in _table(library)["calls"][name]:
+        if _is_between(library, number, first, last):
+            own = tuple(one for one in names.split() if one != "*")
+            call = Call(caller, None if positional == "*" else int(positional), own, "*" in names.split())
+            found[method] = (*found.get(method, ()), call)
+    return found
 
 
 def values_of(name: str, versions: Versions) -> Mapping[str, tuple[str, ...]]:

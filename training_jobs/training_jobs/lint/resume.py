@@ -45,7 +45,6 @@ _KNOWN = re.compile(
 _NUMBER = re.compile(r"epoch|step|iter|\b[ein]\b")
 _NOT_OVERWRITTEN = re.compile(r"not \w+\.overwrite_output_dir")
 _PARSERS = ("HfArgumentParser", "TrlParser")
-OPTIONS = ("overwrite_output_dir", "save_only_model")  # of TrainingArguments, by which no checkpoint is resumed
 _NAMES = ("listdir", "glob", "iglob", "scandir", "iterdir", "rglob")
 
 

@@ -34,9 +34,10 @@ from training_jobs.lint.script import (
     whole_name,
 )
 from training_jobs.lint.shares import SHARES
+from training_jobs.lint.trainers import TRAINERS
 from training_jobs.lint.wrapped import WRAPPED
 
-RULES: dict[str, Check] = {**DISTRIBUTED, **REPLICAS, **RESUME, **SHARES, **WRAPPED, **SCALES, **HOSTS}
+RULES: dict[str, Check] = {**DISTRIBUTED, **REPLICAS, **RESUME, **SHARES, **WRAPPED, **SCALES, **HOSTS, **TRAINERS}
 
 _LOGS = re.compile(
     r"^(?:print|xm\.master_print|(?:\w+\.)*(?:log(?:ger|ging)?|_logger)\.(?:info|debug|warning)|"

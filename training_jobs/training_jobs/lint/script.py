@@ -14,11 +14,19 @@ from training_jobs.lint.trainer_values import Device
 _ALLOW = re.compile(r"#\s*training-jobs:\s*allow\s+([\w-]+(?:\s*,\s*[\w-]+)*)")
 _OPTIMIZER = re.compile(r"(?:^|[._])(?:optim\w*|opt|adam\w*|sgd|scaler|grad_scaler)(?:\[.*\])?$", re.IGNORECASE)
 _PIP = re.compile(r"\bpip3?\b")
+# What says how to install something, rather than to do it: transformers' examples have require_version(..., "To fix: pip ...").
+_SAYS = re.compile(
+    r"require_version|print|warn|warning|error|info|exception|debug|critical|\w*(?:Error|Exception|Warning)"
+)
 _STEPS = ("optimizer_step", "apply_gradients", "train_on_batch")
 _ONE_RANK = re.compile(r"rank\b|is_master|master_process|is_main_process|is_local_main|main_process|master_ordinal")
 _MODELS = ("model", "net", "network", "forward", "criterion", "loss_fn", "cross_entropy", "engine")
 Loop = ast.For | ast.AsyncFor | ast.While
 Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+# The options that rules read: of TrainingArguments, or of a script that gives them to it.
+OPTIONS = re.compile(r"accum|^(?:label_smoothing_factor|overwrite_output_dir|save_only_model)$")
 
 
 @dataclass(frozen=True)
@@ -40,7 +48,7 @@ class Job:
         versions: The versions that it finds, by ``torch``, ``tensorflow``, ``transformers`` and ``numpy``; others are not known.
         device: What computes, of `trainer_values.Device`.
         offline: Whether its hosts have no route to the internet.
-        arguments: Of the options that rules read (`resume.OPTIONS`), those that it gives the script; None for a value that is not
+        arguments: Of the options that rules read (`OPTIONS`), those that it gives the script; None for a value that is not
             known.
         built: Whether the script is in an image that a Dockerfile builds.
         hosts: The number of machines that start the script; None where that is not known.
@@ -196,10 +204,18 @@ class Script:
 
     @cached_property
     def installs(self) -> bool:
-        """Whether it may install packages itself, which a comment or a docstring does not."""
+        """Whether it may install packages itself, which a comment, a docstring or the text of an error does not."""
         return _PIP.search(self.text) is not None and any(
-            _PIP.search(_word(node)) and not isinstance(next(self.ancestors(node), None), ast.Expr)
-            for node in self.nodes
+            _PIP.search(_word(node)) and not self._is_said(node) for node in self.nodes
+        )
+
+    def _is_said(self, node: ast.AST) -> bool:
+        """Whether a text is for who reads it."""
+        around = [*self.ancestors(node)]
+        return isinstance(next(iter(around), None), ast.Expr) or any(
+            isinstance(one, ast.Raise | ast.Assert)
+            or (isinstance(one, ast.Call) and _SAYS.fullmatch(name_of(one)) is not None)
+            for one in around
         )
 
     def asks_version(self, node: ast.AST) -> bool:

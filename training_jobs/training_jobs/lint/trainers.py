@@ -1,0 +1,302 @@
+"""The rules of transformers' Trainer and of its callbacks, of which a script makes classes of its own.
+
+Sources: the wheels of transformers, in which `release/library_tables.py` finds how each version calls their methods; and how long
+a gradient is that each accumulates, which `release/accumulation_table.py` measures.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from training_jobs.facts.accumulation import models_of, wrong_length
+from training_jobs.facts.libraries import Call, arguments_of, calls_of
+from training_jobs.lint.program import Program, is_alone, started
+from training_jobs.lint.script import Check, Found, Function, Job, Script, constant, keyword, name_of
+
+_STEPS = "gradient_accumulation_steps"
+_SMOOTHS = "label_smoothing_factor"
+_BASES = {
+    **dict.fromkeys(("transformers.Trainer", "transformers.trainer.Trainer", "transformers.Seq2SeqTrainer"), "Trainer"),
+    **dict.fromkeys(("trl.SFTTrainer", "trl.DPOTrainer", "trl.RewardTrainer"), "Trainer"),
+    **dict.fromkeys(
+        ("transformers.TrainerCallback", "transformers.trainer_callback.TrainerCallback"), "TrainerCallback"
+    ),
+}
+# Trainers whose models have the loss, and what makes a model of a name for those that do so themselves.
+_BY_MODEL = {"transformers.Trainer": "", "transformers.Seq2SeqTrainer": "", "trl.SFTTrainer": "AutoModelForCausalLM"}
+_ARGUMENTS = ("TrainingArguments", "Seq2SeqTrainingArguments", "SFTConfig")
+_PARSES = ("HfArgumentParser", "TrlParser")
+# By what a script may say itself how long a gradient is.
+_SAID = re.compile(
+    r"model_accepts_loss_kwargs|loss_is_scaled_for_ga|accelerator\.gradient_accumulation_steps\s*=|deepspeed", re.I
+)
+_ITEMS = "num_items_in_batch"
+# How Trainer.compute_loss calls a function that it is given.
+_OF_FUNCTION = Call("compute_loss", 2, (_ITEMS,), more=False)
+# How Trainer.compute_loss calls a function that it is given.
+_OF_FUNCTION = Call("compute_loss", 2, (_ITEMS,), more=False)
+_AVERAGES = "average_tokens_across_devices"
+# By what a loss may be multiplied by the number of processes, or the items be those of one.
+_OF_ALL = re.compile(r"num_processes|world_?size|n_gpu|gather|reduce\(", re.IGNORECASE)
+
+
+class _Class(NamedTuple):
+    """A class of a script that is a library's.
+
+    Attributes:
+        script: The script.
+        definition: The class.
+        of: ``"Trainer"`` or ``"TrainerCallback"``.
+        library: The whole name of the library's class.
+        methods: The names of what it has itself, with the classes of the scripts that it is of.
+    """
+
+    script: Script
+    definition: ast.ClassDef
+    of: str
+    library: str
+    methods: Mapping[str, Function]
+
+
+def _classes(program: Program) -> Iterator[_Class]:
+    for script in program.scripts:
+        for node in script.nodes:
+            if isinstance(node, ast.ClassDef) and node.name in program.used | {"Trainer"}:
+                library, methods = _chain(program, script, node, frozenset())
+                if library in _BASES:
+                    yield _Class(script, node, _BASES[library], library, methods)
+
+
+def _chain(
+    program: Program, script: Script, node: ast.ClassDef, seen: frozenset[str]
+) -> tuple[str, dict[str, Function]]:
+    """The library's class that a class is of, and the methods that the scripts' own classes have for it."""
+    methods = {one.name: one for one in node.body if isinstance(one, Function)}
+    for base in node.bases:
+        if (library := script.imported(base)) in _BASES:
+            return library, methods
+        name = ast.unparse(base).rpartition(".")[2]
+        for other in program.scripts if name not in seen | {node.name} else ():
+            for one in other.tree.body:
+                if isinstance(one, ast.ClassDef) and one.name == name:
+                    library, inherited = _chain(program, other, one, seen | {node.name})
+                    if library:
+                        return library, {**inherited, **methods}
+    return "", methods
+
+
+def _override(scripts: Sequence[Script], job: Job) -> Found:
+    """The wheels of transformers: how each version calls the methods of Trainer and TrainerCallback."""
+    version = job.versions.get("transformers", "")
+    program = started(scripts, job.entry_point)
+    for one in () if any(script.installs for script in scripts) else _classes(program):
+        calls = calls_of(one.of, version)
+        for method in one.definition.body:
+            if not isinstance(method, ast.FunctionDef) or method.decorator_list or one.script.asks_version(method):
+                continue
+            by_caller: dict[str, list[str]] = {}
+            for call in calls.get(method.name, ()):
+                if call.caller not in one.methods and not _is_off(program, call.caller, method.name):
+                    by_caller.setdefault(call.caller, []).append(_refusal(method, call))
+            for caller, refusals in reversed(by_caller.items()):
+                if all(refusals):
+                    where = f"by {caller} of transformers {version}'s {'callbacks' if caller == 'call_event' else 'Trainer'}"
+                    yield (
+                        one.script,
+                        method.lineno,
+                        f"{one.definition.name}.{method.name} {refusals[0]}, {where}: a TypeError",
+                    )
+                    break
+    takes_function = "compute_loss_func" in (arguments_of("transformers.Trainer", job.versions) or {})
+    for made in _made(program) if takes_function and not any(script.installs for script in scripts) else ():
+        given = keyword(made.call, "compute_loss_func")
+        for function in program.definitions.get(ast.unparse(given), []) if given is not None else ():
+            if isinstance(function, ast.FunctionDef) and (refusal := _refusal(function, _OF_FUNCTION, 0)):
+                where = f"by compute_loss of transformers {version}'s Trainer"
+                yield made.script, made.call.lineno, f"{function.name} {refusal}, {where}: a TypeError"
+
+
+def _is_off(program: Program, caller: str, method: str) -> bool:
+    """Whether what calls a method may not run in a script's training: that evaluates, or saves."""
+    strategies = {"evaluate": "eval_strategy|evaluation_strategy|do_eval", "save_model": "save_strategy"}
+    if method == "evaluate":
+        return not program.mentions(re.compile(strategies["evaluate"]))
+    return caller == "_save_checkpoint" and program.mentions(re.compile(r"save_strategy\W+no\b"))
+
+
+def _refusal(method: ast.FunctionDef, call: Call, bound: int = 1) -> str:
+    """At what of a call a method, or a function of which none of the first parameters is bound, ends; "" where it takes it."""
+    arguments = method.args
+    positional = [one.arg for one in (*arguments.posonlyargs, *arguments.args)][bound:]
+    if call.positional is None or len(arguments.posonlyargs + arguments.args) < bound:
+        return ""
+    if call.positional > len(positional) and arguments.vararg is None:
+        return f"takes {len(positional)} and is given {call.positional} arguments"
+    left = positional[call.positional :]
+    taken = {*left, *(one.arg for one in arguments.kwonlyargs)}
+    if arguments.kwarg is None and (unknown := [name for name in call.names if name not in taken]):
+        more = "**kwargs" if len(unknown) > 1 else f"{unknown[0]}=None, or **kwargs,"
+        return f"takes no {', '.join(unknown)}, which it is given (add {more.rstrip(',')})"
+    required = left[: max(0, len(left) - len(arguments.defaults))]
+    required += [
+        one.arg for one, default in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True) if default is None
+    ]
+    missing = [name for name in required if name not in call.names]
+    return f"needs {', '.join(missing)}, which it is not given" if missing and not call.more else ""
+
+
+class _Made(NamedTuple):
+    """A Trainer that a script makes.
+
+    Attributes:
+        script: The script.
+        call: What makes it.
+        library: The whole name of the library's class.
+        methods: What the scripts' own class has for it.
+    """
+
+    script: Script
+    call: ast.Call
+    library: str
+    methods: Mapping[str, Function]
+
+
+def _made(program: Program) -> Iterator[_Made]:
+    own = {one.definition.name: one for one in _classes(program) if one.library in _BY_MODEL}
+    for script, call in program.calls:
+        library = script.imported(call.func).replace("transformers.trainer.", "transformers.")
+        if library in _BY_MODEL:
+            yield _Made(script, call, library, {})
+        elif (one := own.get(name_of(call))) is not None:
+            yield _Made(script, call, one.library, one.methods)
+
+
+def _accumulated(scripts: Sequence[Script], job: Job) -> Found:
+    """huggingface/transformers#34198, #46731, #47688: who divides a loss by the accumulated steps; each version was measured."""
+    version = job.versions.get("transformers", "")
+    program = started(scripts, job.entry_point)
+    steps = _value(program, job, _STEPS)
+    if steps in ("", "1") or program.mentions(_SAID) or any(script.installs for script in scripts):
+        return
+    for made in _made(program):
+        way, names = _way(program, job, made), _models(program, made)
+        lengths = {wrong_length(name, way, version) for name in names or {""}} if way else {""}
+        # Those that a function computes are alike for all models.
+        if len(lengths) == 1 and (length := lengths.pop()) and (names or way in ("compute_loss_func", _ITEMS)):
+            what = f"{_STEPS}={steps} makes a gradient {steps} times {length} with transformers {version}"
+            whose = f" for {' and '.join(sorted(names))}" if way == "model" else _WHOSE[way]
+            yield made.script, made.call.lineno, f"{what}{whose}: {_instead(way, length, version)}"
+
+
+_WHOSE = {
+    _SMOOTHS: f" for {_SMOOTHS}",
+    _ITEMS: f" for a loss that is divided by {_ITEMS}",
+    "compute_loss": f" for a compute_loss that does not divide by {_ITEMS}",
+    "compute_loss_func": f" for a compute_loss_func that does not divide by {_ITEMS}",
+}
+
+
+def _instead(way: str, length: str, version: str) -> str:
+    if length == "too short":
+        return "set trainer.accelerator.gradient_accumulation_steps = 1 before it trains, which divides once more"
+    if way == "compute_loss_func":
+        return f"divide the sum of the losses by {_ITEMS}"
+    if version.startswith(("4.46.", "4.47.")):
+        return "use another version, or larger batches"
+    return "set trainer.model_accepts_loss_kwargs = False before it trains, or use larger batches"
+
+
+def _way(program: Program, job: Job, made: _Made) -> str:
+    """Who computes the loss, as the table has it; "" where that is not known, or it is divided by the steps."""
+    if "training_step" in made.methods or any(one.arg is None for one in made.call.keywords):
+        return ""
+    own, given = made.methods.get("compute_loss"), keyword(made.call, "compute_loss_func")
+    if own is not None:
+        return "" if "accum" in ast.unparse(own) else _ITEMS if _reads(own, _ITEMS) else _of_own(own)
+    if given is not None and constant(given) is None and not isinstance(given, ast.Constant):
+        functions = [one for one in program.definitions.get(ast.unparse(given), []) if isinstance(one, Function)]
+        return "" if not functions else _ITEMS if any(map(_divides, functions)) else "compute_loss_func"
+    smooths = _value(program, job, _SMOOTHS)
+    return _SMOOTHS if smooths and _is_above_zero(smooths) else "model"
+
+
+def _of_own(function: Function) -> str:
+    """`_way` of a ``compute_loss`` that reads no items: "" where it hands them on, or is not given them."""
+    more = function.args.kwarg
+    takes = _ITEMS in [one.arg for one in (*function.args.args, *function.args.kwonlyargs)]
+    return "compute_loss" if takes or (more is not None and not _reads(function, more.arg)) else ""
+
+
+def _divides(function: Function) -> bool:
+    """Whether a loss function may read how many items there are, which it is given by their name."""
+    return function.args.kwarg is not None or _reads(function, _ITEMS)
+
+
+def _reads(function: Function, name: str) -> bool:
+    return any(isinstance(node, ast.Name) and node.id == name for node in ast.walk(function))
+
+
+def _is_above_zero(text: str) -> bool:
+    try:
+        return float(text) > 0
+    except ValueError:
+        return False
+
+
+def _models(program: Program, made: _Made) -> set[str]:
+    """The classes that make the scripts' models, as far as they were measured; empty where one is not known."""
+    found = {
+        name.rpartition(".")[2]
+        for script in program.scripts
+        for node in script.nodes
+        if isinstance(node, ast.Name | ast.Attribute)
+        and (name := script.imported(node)).startswith("transformers.")
+        and re.search(r"(?:Model\w*For|For[A-Z]|LMHeadModel)\w*$", name.rpartition(".")[2])
+        and "Collator" not in name
+    }
+    by_name = {_BY_MODEL[made.library]} - {""} if not found else set()
+    return found | by_name if all(map(models_of, found | by_name)) else set()
+
+
+def _value(program: Program, job: Job, name: str) -> str:
+    """The value of an option of TrainingArguments, as text; "" where it has its default, or is not known."""
+    for _, call in program.calls:
+        if name_of(call) in _ARGUMENTS:
+            given = keyword(call, name)
+            if isinstance(given, ast.Constant):
+                return str(given.value)
+            if given is not None:
+                option = re.sub(r"\W*$", "", ast.unparse(given)).rpartition(".")[2].rpartition("[")[2].strip("'\"")
+                defaults = [constant(one) for one in program.defaults.get(option, [])]
+                default = str(defaults[0]) if len(defaults) == 1 and defaults[0] is not None else ""
+                return (job.arguments[option] or "").strip('"') if option in job.arguments else default
+    parses = any(name_of(call) in _PARSES for _, call in program.calls)
+    return (job.arguments.get(name) or "").strip('"') if parses else ""
+
+
+def _items_of_all(scripts: Sequence[Script], job: Job) -> Found:
+    """Transformers' ``average_tokens_across_devices``: it counts the items of all processes, and DDP divides by those again."""
+    program = started(scripts, job.entry_point)
+    told = program.mentions(re.compile(rf"{_AVERAGES}\W+(?!True)"))
+    if is_alone(scripts, job) or told or any(script.installs for script in scripts):
+        return
+    known = arguments_of("transformers.TrainingArguments", job.versions) or {}
+    argument = known.get(_AVERAGES)
+    for made in _made(program) if argument is not None and argument.default == "True" else ():
+        own = made.methods.get("compute_loss")
+        for node in ast.walk(own) if own is not None and not _OF_ALL.search(ast.unparse(own)) else ():
+            divides = isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div)
+            if divides and isinstance(node, ast.BinOp) and ast.unparse(node.right) == _ITEMS:
+                why = f"{_ITEMS} counts those of all processes, which divide their gradients by their number again"
+                how = "multiply by self.accelerator.num_processes, or set average_tokens_across_devices=False"
+                yield made.script, node.lineno, f"{why}: {how}"
+
+
+TRAINERS: Mapping[str, Check] = {
+    "override": _override,
+    "accumulated-loss": _accumulated,
+    "items-of-all": _items_of_all,
+}
