@@ -513,6 +513,22 @@ def test_arguments_that_the_containers_transformers_does_not_take_are_a_warning(
     assert with_trainer(tmp_path, TRANSFORMERS_4).warnings("script-training-arguments") == []
 
 
+def test_gradients_that_the_containers_transformers_accumulates_wrongly_are_a_warning(tmp_path: Path) -> None:
+    assert with_trainer(tmp_path).warnings("script-accumulated-loss") == []
+    [text] = with_trl(tmp_path, TRANSFORMERS_5, "max_length: 128\ngradient_accumulation_steps: 4\n").warnings(
+        "script-accumulated-loss"
+    )
+    assert (
+        "train.py:5: gradient_accumulation_steps=4 makes a gradient 4 times too short with transformers 5.3.0" in text
+    )
+    assert with_trl(tmp_path, TRANSFORMERS_5, "max_length: 128\n").warnings("script-accumulated-loss") == []
+    given = {"config": "sft.yaml", "gradient_accumulation_steps": 8}
+    [text] = with_trl(tmp_path, TRANSFORMERS_5, "max_length: 128\n", hyperparameters=given).warnings(
+        "script-accumulated-loss"
+    )
+    assert "8 times too short" in text
+
+
 OF_TRL = """
 from trl import ModelConfig, SFTConfig, SFTTrainer, TrlParser
 parser = TrlParser((SFTConfig, ModelConfig))

@@ -153,6 +153,7 @@ def wheel_of_transformers(folder: Path, version: str, arguments: str, trainer: s
         "trainer.py": f"class Trainer:\n    label: str = 'x'\n{trainer}",
         "trainer_seq2seq.py": "class Seq2SeqTrainer(Trainer):\n    def evaluate(self): ...\n",
         "hf_argparser.py": parser,
+        "trainer_callback.py": CALLBACKS,
         "models/new.py": "__all__ = ['NewModel', 'NewTokenizer']\n",
     }
     with zipfile.ZipFile(folder / f"transformers-{version}-py3-none-any.whl", "w") as wheel:
@@ -160,10 +161,33 @@ def wheel_of_transformers(folder: Path, version: str, arguments: str, trainer: s
             wheel.writestr(f"transformers/{name}", text)
 
 
+CALLBACKS = """class CallbackHandler:
+    def on_log(self, args, state, control, logs):
+        return self.call_event("on_log", args, state, control, logs=logs)
+
+    def call_event(self, event, args, state, control, **kwargs):
+        getattr(callback, event)(args, state, control, model=self.model, **kwargs)
+"""
+TRAINS = """
+    def train(self):
+        self.step(*args, **kwargs)
+        self.loader()
+    def step(self):
+        self.log({})
+        self.label.log()
+    def log(self): ...
+    def loader(self, sampler_fn):
+        sampler_fn(self.label)
+    def unused(self):
+        self.log(1, 2, 3)
+"""
+
+
 def test_the_table_of_transformers_is_what_its_wheels_have(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    plain = "    def __init__(self, args, tokenizer=None): ...\n"
+    plain = f"    def __init__(self, args, tokenizer=None): ...\n{TRAINS}"
     renamed = "    @deprecate_kwarg('tokenizer', new_name='processing_class')\n"
     renamed += "    def __init__(self, args, *, processing_class=None): ...\n"
+    renamed += TRAINS.replace("self.log({})", "self.log({}, start_time=0)")
     old = "    output_dir: str = field(metadata={'help': 'x'})\n    rank: int = field(init=False)\n    fp16: bool = False\n"
     new = "    output_dir: Optional[str] = field(default=None)\n    fp16: bool = False\n    resume: bool = field(default=True)\n"
     (folder := tmp_path / "transformers").mkdir()
@@ -201,6 +225,16 @@ def test_the_table_of_transformers_is_what_its_wheels_have(tmp_path: Path, monke
     }
     assert table["last_versions"] == {"4.10": "AdamW"}
     assert table["first_versions"] == {"5.0": "NewTrainer"}
+    assert table["calls"] == {
+        "Trainer": [
+            ["_get_train_sampler", "loader", "1", "", "4.9", "5.0"],
+            ["loader", "train", "0", "", "4.9", "5.0"],
+            ["log", "step", "1", "", "4.9", "4.10"],
+            ["log", "step", "1", "start_time", "5.0", "5.0"],
+            ["step", "train", "*", "*", "4.9", "5.0"],
+        ],
+        "TrainerCallback": [["on_log", "call_event", "3", "model logs", "4.9", "5.0"]],
+    }
 
 
 class Index(BaseHTTPRequestHandler):

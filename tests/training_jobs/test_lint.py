@@ -20,6 +20,7 @@ from training_jobs.lint.resume import RESUME
 from training_jobs.lint.rules import RULES
 from training_jobs.lint.scales import SCALES
 from training_jobs.lint.shares import SHARES
+from training_jobs.lint.trainers import TRAINERS
 from training_jobs.lint.wrapped import WRAPPED
 
 TRAINING_CODE = Path(__file__).parents[2] / "training_code"
@@ -265,7 +266,17 @@ def test_the_page_has_a_row_for_each_rule_and_each_is_planted() -> None:
         sorted(rows)
         == sorted(RULES)
         == sorted(
-            {*(rule for rule, *_ in PLANTED), *DISTRIBUTED, *REPLICAS, *RESUME, *SHARES, *WRAPPED, *SCALES, *HOSTS}
+            {
+                *(rule for rule, *_ in PLANTED),
+                *DISTRIBUTED,
+                *REPLICAS,
+                *RESUME,
+                *SHARES,
+                *WRAPPED,
+                *SCALES,
+                *HOSTS,
+                *TRAINERS,
+            }
         )
     )
 

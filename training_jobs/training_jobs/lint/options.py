@@ -253,10 +253,35 @@ def _plain(text: str) -> object:
     return value if _WORD.fullmatch(value) else ...
 
 
+def values_of_config(given: Mapping[str, str | None], folder: Path) -> dict[str, str]:
+    """Return the plain values of the file of YAML that ``--config`` names, as texts.
+
+    Args:
+        given: The arguments.
+        folder: The folder of the script.
+    """
+    path = _config_path(given.get("config"), folder)
+    if path is None:
+        return {}
+    import yaml  # here, since few hyperparameters name one
+
+    try:
+        values = yaml.safe_load(path.read_text())
+    except (OSError, ValueError, yaml.YAMLError):
+        return {}
+    plain = values.items() if isinstance(values, dict) else ()
+    return {str(key): str(value) for key, value in plain if isinstance(value, str | bool | int | float)}
+
+
+def _config_path(text: str | None, folder: Path | None) -> Path | None:
+    path = None if text is None or folder is None else folder / argument(text).removeprefix(f"{_CODE}/")
+    return path if path is not None and path.is_file() else None
+
+
 def _config(text: str | None, folder: Path | None) -> dict[str, _Entry] | None:
     """The keys of a file of YAML in the folder of the script; None where it is not there, or not plain."""
-    path = None if text is None or folder is None else folder / argument(text).removeprefix(f"{_CODE}/")
-    if path is None or not path.is_file():
+    path = _config_path(text, folder)
+    if path is None:
         return None
     found: dict[str, _Entry] = {}
     for number, line in enumerate(path.read_text(errors="replace").splitlines(), 1):

@@ -135,6 +135,8 @@ def _refusal(method: ast.FunctionDef, call: Call, bound: int = 1) -> str:
         return ""
     if call.positional > len(positional) and arguments.vararg is None:
         return f"takes {len(positional)} and is given {call.positional} arguments"
+    if twice := [name for name in call.names if name in positional[: call.positional]]:
+        return f"is given {', '.join(twice)} twice"
     left = positional[call.positional :]
     taken = {*left, *(one.arg for one in arguments.kwonlyargs)}
     if arguments.kwarg is None and (unknown := [name for name in call.names if name not in taken]):

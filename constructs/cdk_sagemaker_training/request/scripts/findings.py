@@ -45,10 +45,12 @@ def script_advice(
         installed: What is known of what is installed.
     """
     from training_jobs.lint import Job, lint_folder  # here, since most jobs have no folder
+    from training_jobs.lint.options import values_of_config
     from training_jobs.lint.script import OPTIONS
 
     request, compilers = context.job_request, compilers_of(context)
     channels = context.props.get("channels") or {}
+    given = given_arguments(context)
     job = replace(
         installed or Job(),
         compiled=any(compilers),
@@ -62,7 +64,9 @@ def script_advice(
             name for name, channel in channels.items() if getattr(channel, "distribution", "") == "ShardedByS3Key"
         ),
         entry_point=entry_point,
-        arguments={name: value for name, value in given_arguments(context).items() if OPTIONS.search(name)},
+        arguments={
+            name: value for name, value in {**values_of_config(given, root), **given}.items() if OPTIONS.search(name)
+        },
         device=device_of(request),
         offline=is_offline(context.props),
     )
