@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from importlib.resources import files
 from pathlib import Path
@@ -19,11 +19,12 @@ from planted import found_in, line_of, outcomes_of
 from trainer_scripts import CLASSES, FUNCTION, GIVEN, MEAN, ONE, OWN, RANKS, SCRIPT, SUM, TRAINER_PLANTS, VERSION
 
 from training_jobs.facts.accumulation import models_of, wrong_length
-from training_jobs.facts.libraries import minor_of
 from training_jobs.lint import Job, lint_folder
 from training_jobs.lint.trainers import TRAINERS
 
 PAGE = Path(__file__).parents[2] / "docs" / "huggingface.md"
+OF_CONTAINER = Path(__file__).with_name("requirements-trl.txt")
+CONTAINERS = "5.3.0"  # of transformers, which is there
 RELEASE = Path(__file__).parents[2] / "release"
 
 
@@ -229,12 +230,25 @@ def test_a_default_of_argparse_and_an_option_of_hf_argument_parser_are_known(tmp
     assert told(tmp_path, parsed, of_version("5.3.0")) == []
 
 
-def test_the_trainer_of_trl_has_a_causal_language_model(tmp_path: Path) -> None:
-    text = "from trl import SFTConfig, SFTTrainer\nargs = SFTConfig(gradient_accumulation_steps=4)\n"
-    text += "SFTTrainer(model='small', args=args, train_dataset=samples).train()\n"
+@pytest.mark.parametrize("name", ["SFT", "DPO", "GRPO", "Reward"])
+def test_the_trainers_of_trl_accumulate_as_those_of_transformers(name: str, tmp_path: Path) -> None:
+    text = f"from trl import {name}Config, {name}Trainer\nargs = {name}Config(gradient_accumulation_steps=4)\n"
+    text += f"{name}Trainer(model='small', args=args, train_dataset=samples).train()\n"
     [reason] = told(tmp_path, text, of_version("5.3.0"))
-    assert "4 times too short with transformers 5.3.0 for AutoModelForCausalLM" in reason
-    assert told(tmp_path, text, of_version("5.13.1")) == []
+    assert f"4 times too short with transformers 5.3.0 for trl.{name}Trainer" in reason
+    for version in ("4.46.1", "5.13.1"):
+        assert told(tmp_path, text, of_version(version)) == []
+    own = text.replace("Trainer(model=", "Trainer(label_smoothing=0, model=").replace(f"\n{name}Trainer", "\nOwn")
+    own = own.replace("args =", f"class Own({name}Trainer):\n    def helper(self):\n        pass\nargs =")
+    assert told(tmp_path, own, of_version("5.3.0")) == [reason]
+
+
+def test_a_trainer_by_its_module_is_the_same(tmp_path: Path) -> None:
+    text = changed(SCRIPT, ("import Trainer, TrainerCallback, TrainingArguments", "import TrainingArguments"))
+    module = f"from transformers.trainer import Trainer\nfrom transformers import TrainerCallback\n{text}"
+    assert len(told(tmp_path, module, of_version("5.3.0"))) == 1
+    own = changed(module, ("SIZES =", MEAN), OWN)
+    assert len(told(tmp_path, own, of_version("5.13.1"))) == 1
 
 
 ITEMS = TRAINER_PLANTS["the items of all processes"].scripts()[1]
@@ -343,8 +357,12 @@ def test_gradients_are_those_of_the_whole_batch_or_a_multiple(name: str, outcome
 
 
 @pytest.mark.soak
-def test_the_table_has_what_the_installed_version_does() -> None:
-    command = [sys.executable, str(RELEASE / "measure_accumulation.py")]
+@pytest.mark.parametrize("version", [VERSION, CONTAINERS])
+def test_the_table_has_what_the_installed_version_does_and_that_of_a_container(
+    version: str, programs_of: Callable[[Path], Path]
+) -> None:
+    python = sys.executable if version == VERSION else programs_of(OF_CONTAINER) / "python"
+    command = [str(python), str(RELEASE / "measure_accumulation.py")]
     ran = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
     lengths = json.loads(ran.stdout.splitlines()[-1])["lengths"]
     assert {*lengths} == {*models_of("")}
@@ -353,4 +371,16 @@ def test_the_table_has_what_the_installed_version_does() -> None:
         for name, of_ways in lengths.items()
         for way, length in of_ways.items()
     }
-    assert found == {(name, way): wrong_length(name, way, minor_of(VERSION)) for name, way in found}
+    assert found == {(name, way): wrong_length(name, way, version) for name, way in found}
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize(("version", "length"), [(VERSION, 1), (CONTAINERS, 0.25)])
+def test_trls_trainers_make_gradients_as_long_as_the_table_has_them(
+    version: str, length: float, programs_of: Callable[[Path], Path]
+) -> None:
+    python = sys.executable if version == VERSION else programs_of(OF_CONTAINER) / "python"
+    command = [str(python), str(Path(__file__).with_name("run_trl.py"))]
+    ran = subprocess.run(command, check=True, capture_output=True, text=True)
+    lengths = json.loads(ran.stderr.splitlines()[-1])
+    assert lengths == pytest.approx(dict.fromkeys(("SFT", "DPO", "GRPO", "Reward"), length), rel=0.01)

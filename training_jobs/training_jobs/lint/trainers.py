@@ -20,14 +20,23 @@ _STEPS = "gradient_accumulation_steps"
 _SMOOTHS = "label_smoothing_factor"
 _BASES = {
     **dict.fromkeys(("transformers.Trainer", "transformers.trainer.Trainer", "transformers.Seq2SeqTrainer"), "Trainer"),
-    **dict.fromkeys(("trl.SFTTrainer", "trl.DPOTrainer", "trl.RewardTrainer"), "Trainer"),
+    **dict.fromkeys(("trl.SFTTrainer", "trl.DPOTrainer", "trl.GRPOTrainer", "trl.RewardTrainer"), "Trainer"),
     **dict.fromkeys(
         ("transformers.TrainerCallback", "transformers.trainer_callback.TrainerCallback"), "TrainerCallback"
     ),
 }
-# Trainers whose models have the loss, and what makes a model of a name for those that do so themselves.
-_BY_MODEL = {"transformers.Trainer": "", "transformers.Seq2SeqTrainer": "", "trl.SFTTrainer": "AutoModelForCausalLM"}
-_ARGUMENTS = ("TrainingArguments", "Seq2SeqTrainingArguments", "SFTConfig")
+_MODULE = ("transformers.trainer.", "transformers.")
+# Trainers that accumulate, and what makes a model of a name for those that do so themselves.
+_DIVIDED = "AutoModelForQuestionAnswering"
+_BY_MODEL = {
+    **{"transformers.Trainer": "", "transformers.Seq2SeqTrainer": "", "trl.SFTTrainer": "AutoModelForCausalLM"},
+    # Whose losses are of no labels, as that of such models: Trainer divides them.
+    **dict.fromkeys(("trl.DPOTrainer", "trl.GRPOTrainer", "trl.RewardTrainer"), _DIVIDED),
+}
+_ARGUMENTS = (
+    *("TrainingArguments", "Seq2SeqTrainingArguments"),
+    *("SFTConfig", "DPOConfig", "GRPOConfig", "RewardConfig"),
+)
 _PARSES = ("HfArgumentParser", "TrlParser")
 # By what a script may say itself how long a gradient is.
 _SAID = re.compile(
@@ -77,7 +86,7 @@ def _chain(
     methods = {one.name: one for one in node.body if isinstance(one, Function)}
     for base in node.bases:
         if (library := script.imported(base)) in _BASES:
-            return library, methods
+            return library.replace(*_MODULE), methods
         name = ast.unparse(base).rpartition(".")[2]
         for other in program.scripts if name not in seen | {node.name} else ():
             for one in other.tree.body:
@@ -169,7 +178,7 @@ class _Made(NamedTuple):
 def _made(program: Program) -> Iterator[_Made]:
     own = {one.definition.name: one for one in _classes(program) if one.library in _BY_MODEL}
     for script, call in program.calls:
-        library = script.imported(call.func).replace("transformers.trainer.", "transformers.")
+        library = script.imported(call.func).replace(*_MODULE)
         if library in _BY_MODEL:
             yield _Made(script, call, library, {})
         elif (one := own.get(name_of(call))) is not None:
@@ -186,10 +195,14 @@ def _accumulated(scripts: Sequence[Script], job: Job) -> Found:
     for made in _made(program):
         way, names = _way(program, job, made), _models(program, made)
         lengths = {wrong_length(name, way, version) for name in names or {""}} if way else {""}
-        # Those that a function computes are alike for all models.
-        if len(lengths) == 1 and (length := lengths.pop()) and (names or way in ("compute_loss_func", _ITEMS)):
+        length = lengths.pop() if len(lengths) == 1 else ""
+        # Those that a function computes are alike for all models; and too long by 4.46.3 alone, and losses without labels.
+        known = names or way in ("compute_loss_func", _ITEMS)
+        known = known and not (length == "too long" and (way == _ITEMS or _BY_MODEL[made.library] == _DIVIDED))
+        if known and length:
             what = f"{_STEPS}={steps} makes a gradient {steps} times {length} with transformers {version}"
-            whose = f" for {' and '.join(sorted(names))}" if way == "model" else _WHOSE[way]
+            of = {made.library} if made.library.startswith("trl.") else names
+            whose = f" for {' and '.join(sorted(of))}" if way == "model" else _WHOSE[way]
             yield made.script, made.call.lineno, f"{what}{whose}: {_instead(way, length, version)}"
 
 
@@ -250,6 +263,8 @@ def _is_above_zero(text: str) -> bool:
 
 def _models(program: Program, made: _Made) -> set[str]:
     """The classes that make the scripts' models, as far as they were measured; empty where one is not known."""
+    if made.library.startswith("trl."):
+        return {_BY_MODEL[made.library]}
     found = {
         name.rpartition(".")[2]
         for script in program.scripts
@@ -259,8 +274,7 @@ def _models(program: Program, made: _Made) -> set[str]:
         and re.search(r"(?:Model\w*For|For[A-Z]|LMHeadModel)\w*$", name.rpartition(".")[2])
         and "Collator" not in name
     }
-    by_name = {_BY_MODEL[made.library]} - {""} if not found else set()
-    return found | by_name if all(map(models_of, found | by_name)) else set()
+    return found if all(map(models_of, found)) else set()
 
 
 def _value(program: Program, job: Job, name: str) -> str:
