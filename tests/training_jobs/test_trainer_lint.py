@@ -273,6 +273,24 @@ def test_the_items_of_all_processes_are_those_of_versions_that_count_them(
     assert ["num_items_in_batch counts those of all processes" in text for text in reasons] == [True] * found
 
 
+def test_a_loss_of_another_file_is_found_there_and_one_of_another_divisor_is_not(tmp_path: Path) -> None:
+    start, end = ITEMS.index("class Own"), ITEMS.index("SIZES =")
+    own = f"import torch\nfrom transformers import Trainer\n{ITEMS[start:end]}"
+    (tmp_path / "losses.py").write_text(own)
+    (tmp_path / "train.py").write_text("from losses import Own\n" + ITEMS[:start] + ITEMS[end:])
+    [found] = lint_folder(tmp_path, RANKS)
+    assert (found.path, found.rule, found.line) == ("losses.py", "items-of-all", line_of(own))
+    for other in ("/ labels.numel()", "/ 2", "* num_items_in_batch"):
+        reasons = told(tmp_path, changed(ITEMS, ("/ num_items_in_batch  # HERE", other)), RANKS)
+        assert not any("counts" in text for text in reasons)
+    handed = "return super().compute_loss(model, inputs, num_items_in_batch=num_items_in_batch)"
+    text = changed(ITEMS, ("        logits, labels = ", f"        {handed}\n        logits, labels = "))
+    assert "counts" in told(tmp_path, text, RANKS)[0]
+    text = text.replace(" / num_items_in_batch", "")
+    (tmp_path / "losses.py").unlink()
+    assert told(tmp_path, text, RANKS) == []
+
+
 def test_the_text_of_an_error_that_says_what_to_install_installs_nothing(tmp_path: Path) -> None:
     asks = 'require_version("datasets>=1.8.0", "To fix: pip install -r requirements.txt")\nsamples ='
     job = of_version("5.3.0")
@@ -351,7 +369,7 @@ def test_gradients_are_those_of_the_whole_batch_or_a_multiple(name: str, outcome
     [whole] = outcomes["whole, of classes" if of_classes else "whole"]
     for ran in outcomes[name]["right"]:
         assert ran["norms"] == pytest.approx(whole["norms"])
-    times = 0.5 if name == "the items of all processes" else 4
+    times = 0.5 if TRAINER_PLANTS[name].rule == "items-of-all" else 4
     for ran in outcomes[name]["wrong"]:
         assert ran["norms"][0] / whole["norms"][0] == pytest.approx(times)
 

@@ -146,6 +146,22 @@ TRAINER_PLANTS = {
         (("samples)\n", "samples)  # HERE\n"),),
         of=SCRIPT,
     ),
+    "the items of all processes, given to the model": Plant(
+        "items-of-all",
+        RANKS,
+        ".loss * self.accelerator.num_processes\n",
+        ".loss  # HERE\n",
+        (
+            (
+                "SIZES =",
+                METHOD.partition("        logits")[0]
+                + "        more = inputs | {}\n        return model(**more, num_items_in_batch=num_items_in_batch)"
+                ".loss * self.accelerator.num_processes\n\n\nSIZES =",
+            ),
+            OWN,
+        ),
+        of=SCRIPT,
+    ),
     "the items of all processes": Plant(
         "items-of-all",
         RANKS,

@@ -46,7 +46,7 @@ def _is_divided(program: Program) -> bool:
         _is_by(program, divisor, _SIZE) and _may_scale(script, node)
         for script in program.scripts
         for node in script.nodes
-        for divisor in _divisors(node)
+        for divisor in divisors(node)
     )
 
 
@@ -67,8 +67,12 @@ def _may_scale(script: Script, node: ast.AST) -> bool:
     )
 
 
-def _divisors(node: ast.AST) -> list[ast.expr]:
-    """What a node divides by, or multiplies the inverse of."""
+def divisors(node: ast.AST) -> list[ast.expr]:
+    """Return what a node divides by, or multiplies the inverse of.
+
+    Args:
+        node: It.
+    """
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div):
         return [node.right]
     if isinstance(node, ast.AugAssign) and isinstance(node.op, ast.Div):
@@ -131,7 +135,7 @@ def _divisions(
                 parts.append(before)
         inner = around
     for node in (one for part in parts for one in ast.walk(part)):
-        for divisor in _divisors(node):
+        for divisor in divisors(node):
             if _is_by(program, divisor, by):
                 yield node.lineno, divisor  # type: ignore[attr-defined]
 

@@ -14,6 +14,7 @@ from typing import NamedTuple
 from training_jobs.facts.accumulation import models_of, wrong_length
 from training_jobs.facts.libraries import Call, arguments_of, calls_of
 from training_jobs.lint.program import Program, is_alone, started
+from training_jobs.lint.scales import divisors
 from training_jobs.lint.script import Check, Found, Function, Job, Script, constant, keyword, name_of
 
 _STEPS = "gradient_accumulation_steps"
@@ -216,7 +217,7 @@ _WHOSE = {
 
 def _instead(way: str, length: str, version: str) -> str:
     if length == "too short":
-        return "set trainer.accelerator.gradient_accumulation_steps = 1 before it trains, which divides once more"
+        return "accelerate divides once more, but with trainer.accelerator.gradient_accumulation_steps = 1 before it trains"
     if way == "compute_loss_func":
         return f"divide the sum of the losses by {_ITEMS}"
     if version.startswith(("4.46.", "4.47.")):
@@ -303,12 +304,17 @@ def _items_of_all(scripts: Sequence[Script], job: Job) -> Found:
     argument = known.get(_AVERAGES)
     for made in _made(program) if argument is not None and argument.default == "True" else ():
         own = made.methods.get("compute_loss")
-        for node in ast.walk(own) if own is not None and not _OF_ALL.search(ast.unparse(own)) else ():
-            divides = isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div)
-            if divides and isinstance(node, ast.BinOp) and ast.unparse(node.right) == _ITEMS:
+        if own is None or _OF_ALL.search(ast.unparse(own)):
+            continue
+        model = [one.arg for one in (*own.args.posonlyargs, *own.args.args)][1:2]
+        [script] = [one for one in program.scripts if own in one.nodes]
+        for node in ast.walk(own):
+            given = {ast.unparse(one.value) for one in node.keywords} if isinstance(node, ast.Call) else set()
+            by_model = isinstance(node, ast.Call) and ast.unparse(node.func) in model and _ITEMS in given
+            if by_model or _ITEMS in map(ast.unparse, divisors(node)):
                 why = f"{_ITEMS} counts those of all processes, which divide their gradients by their number again"
                 how = "multiply by self.accelerator.num_processes, or set average_tokens_across_devices=False"
-                yield made.script, node.lineno, f"{why}: {how}"
+                yield script, node.lineno, f"{why}: {how}"  # type: ignore[attr-defined]
 
 
 TRAINERS: Mapping[str, Check] = {
