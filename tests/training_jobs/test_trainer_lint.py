@@ -102,6 +102,8 @@ def test_a_method_must_take_what_the_version_gives_it(method: str, version: str,
         ("on_save(self, args, state, control, model, tokenizer, **kwargs)", "4.56.2", "needs tokenizer"),
         ("on_save(self, args, state, control, processing_class, **kwargs)", "4.45.2", "needs processing_class"),
         ("on_epoch_end(self, *args, **kwargs)", "5.3.0", ""),
+        ("on_epoch_end(self, args, state, control, others, **kwargs)", "5.3.0", "needs others"),
+        ("on_epoch_end(self, args, state, control, others, **kwargs)", "5.24.0", ""),  # which may give more
         ("on_anything(self)", "5.3.0", ""),
     ],
 )
@@ -116,12 +118,20 @@ def test_a_callback_must_take_what_the_version_gives_it(method: str, version: st
         SUBCLASS.format(of="Other", method="log(self, logs)"),
         SUBCLASS.format(of="Trainer", method="log(self, logs)").replace("Own(model", "Trainer(model"),
         SUBCLASS.format(of="Trainer", method="log(self, logs)").replace("    def", "    @wraps(Trainer.log)\n    def"),
-        "import transformers\nif transformers.__version__ < '4.47':\n"
-        + SUBCLASS.format(of="Trainer", method="log(self, logs)").replace("\n", "\n    "),
+        "import transformers\nif transformers.__version__ < '4.47':\n    "
+        + SUBCLASS.format(of="Trainer", method="log(self, logs)").rstrip().replace("\n", "\n    "),
         "import subprocess\nsubprocess.run(['pip', 'install', 'transformers==4.40.0'])\n"
         + SUBCLASS.format(of="Trainer", method="log(self, logs)"),
+        SUBCLASS.format(of="Trainer", method="save_model(self, output_dir)") + "args = Arguments(save_strategy='no')\n",
     ],
-    ids=["another class", "a class that nothing makes", "a decorator", "another version", "an installation"],
+    ids=[
+        "another class",
+        "a class that nothing makes",
+        "a decorator",
+        "another version",
+        "an installation",
+        "no checkpoint",
+    ],
 )
 def test_what_may_be_called_otherwise_is_not_reported(text: str, tmp_path: Path) -> None:
     assert told(tmp_path, text, of_version("5.3.0")) == []
@@ -138,6 +148,10 @@ def test_a_class_of_a_class_is_followed_and_a_method_that_it_calls_itself_is_not
     assert len(told(tmp_path, f"from base import Own\n{other}", of_version("5.3.0"))) == 1
 
 
+ITEMS_OF = "num_items_in_batch=None"
+LOSS = "    return torch.nn.functional.cross_entropy(logits.flatten(0, 1), labels.flatten())"
+HANDED = "    return loss(logits, labels, **items)"
+STEPS = "    def training_step(self, *args, **kwargs):\n        return super().training_step(*args, **kwargs)"
 LLAMA = "LlamaForCausalLM(LlamaConfig(**SIZES, num_key_value_heads=2))"
 AUTO = 'AutoModelFor{}.from_pretrained("model")'
 PARSED = (
@@ -176,6 +190,27 @@ def with_model(model: str) -> str:
         ("MambaForCausalLM(config)", (), "5.3.0", ""),
         ("Model()", (("SIZES =", f"{FUNCTION}{SUM}\n\n\nSIZES ="), GIVEN), "5.3.0", "too short"),
         ("Model()", (("SIZES =", f"{FUNCTION}{SUM}\n\n\nSIZES ="), GIVEN), "5.13.1", ""),
+        ("MambaForCausalLM(config)", (("SIZES =", f"{FUNCTION}{LOSS}\n\n\nSIZES ="), GIVEN), "5.13.1", "too long"),
+        (
+            "Model()",
+            (("SIZES =", f"{FUNCTION.replace(ITEMS_OF, '**items')}{HANDED}\n\n\nSIZES ="), GIVEN),
+            "5.13.1",
+            "",
+        ),
+        (
+            LLAMA,
+            (("SIZES =", MEAN), OWN, ("logits, labels =", "self.args.accumulated\n        logits, labels =")),
+            "5.13.1",
+            "",
+        ),
+        (LLAMA, (("SIZES =", MEAN.replace(ITEMS_OF, "**items")), OWN), "5.13.1", "too long"),
+        (
+            LLAMA,
+            (("SIZES =", MEAN.replace(ITEMS_OF, "**items").replace("]).logits", "], **items).logits")), OWN),
+            "5.13.1",
+            "",
+        ),
+        (LLAMA, (("SIZES =", f"{MEAN.removesuffix('SIZES =')}{STEPS}\n\n\nSIZES ="), OWN), "5.13.1", ""),
         (AUTO.format("CausalLM"), (("_steps=4", "_steps=1"),), "5.3.0", ""),
         (AUTO.format("CausalLM"), (("    gradient_accumulation_steps=4,\n", ""),), "5.3.0", ""),
         (AUTO.format("CausalLM"), (("logging_steps=1", 'deepspeed="zero.json"'),), "5.3.0", ""),
@@ -297,7 +332,12 @@ def test_the_text_of_an_error_that_says_what_to_install_installs_nothing(tmp_pat
     assert len(told(tmp_path, changed(SCRIPT, ("samples =", asks)), job)) == 1
     for says in ('raise ImportError("pip install this")', 'logger.warning("use pip")', 'assert torch, "pip it"'):
         assert len(told(tmp_path, changed(SCRIPT, ("samples =", f"{says}\nsamples =")), job)) == 1
-    for does in ('os.system("pip install this")', 'command = "pip install this"', "import pip"):
+    for does in (
+        'os.system("pip install this")',
+        'print_and_run("pip install this")',
+        'command = "pip install this"',
+        "import pip",
+    ):
         assert told(tmp_path, changed(SCRIPT, ("samples =", f"{does}\nsamples =")), job) == []
 
 
