@@ -7,6 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,7 +16,7 @@ import psutil
 import pytest
 import serving  # noqa: F401, which finds the training code
 import torch
-from data_service.plan import permuted
+from data_service.plan import Plan, permuted
 from hosts_and_trainers import Serve, Start, addresses, forever, gone, numbers, serve, start
 from serving import BATCH_SIZE, LENGTH, BatchReader, BatchServer, DataServiceError, Huge, Lines, Numbers, TrainerFailed
 
@@ -216,6 +217,25 @@ def test_a_trainer_that_fails_tells_every_data_host_why(serve: Serve) -> None:
     for server in servers:
         with pytest.raises(TrainerFailed, match="training rank 0 failed: ZeroDivisionError: no digits"):
             server.wait()
+
+
+def test_a_trainer_that_fails_first_tells_the_data_host_that_serves_later(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("data_service.requester.ANSWER_TIMEOUT", 120)
+    with socket.create_server(("localhost", 0)) as listener:
+        port = listener.getsockname()[1]
+        plan = Plan.of(Numbers(), batch_size=BATCH_SIZE)  # for which it need not wait
+        reader = BatchReader([f"localhost:{port}"], job="job", host_timeout=600, plan=plan)
+        closing = threading.Thread(target=reader.close, args=(ZeroDivisionError("no digits"),))
+        closing.start()
+        for _ in range(3):  # it tries again, though nothing answers
+            listener.settimeout(60)
+            listener.accept()[0].close()
+    [server] = serve(port=port)
+    with pytest.raises(TrainerFailed, match="training rank 0 failed: ZeroDivisionError: no digits"):
+        server.wait()
+    closing.join()
 
 
 def test_a_data_host_that_is_killed_leaves_neither_process_nor_memory(start: Start) -> None:
