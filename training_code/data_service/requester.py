@@ -97,14 +97,10 @@ class Host:
     def finish(self, error: str | None) -> None:
         """Send DONE, with the error if this rank failed; ``finished`` is set once it is confirmed, or cannot be delivered."""
         self._done, now = {"error": error}, time.monotonic()
-        may_come_until = self._began + self._requester.connect_timeout
+        # One that has not answered may still come, and would then wait for a trainer; the job ends only when it does.
+        self._finish_by = now + DONE_TIMEOUT if self.workers else self._began + self._requester.connect_timeout
         if error is not None:
-            by = now + self._answer_timeout
-            self.wanted, self._finish_by = True, by if self.workers else min(by, may_come_until)
-        elif self.workers:
-            self._finish_by = now + DONE_TIMEOUT
-        else:  # it may still come, and would then wait for a trainer; the job ends only when it does
-            self._finish_by = may_come_until
+            self.wanted, self._finish_by = True, min(self._finish_by, now + self._answer_timeout)
         self.finished = self.finished or not self.wanted
         if self.up and self._connection is not None:
             self._connection.send(Kind.DONE, self._done)
@@ -174,9 +170,7 @@ class Host:
             self._connection.close()
             self._connection = None
         if self._done is not None and self._done["error"] is not None and self.workers:
-            self.finished = (
-                True  # the job fails, and SageMaker ends all its hosts; one that does not serve yet is still to be told
-            )
+            self.finished = True  # the job fails, and SageMaker ends all its hosts
         requests, self.requests = list(self.requests.values()), {}
         self._requester.requeue(requests)
 

@@ -43,6 +43,8 @@ _PARSES = ("HfArgumentParser", "TrlParser")
 _SAID = re.compile(
     r"model_accepts_loss_kwargs|loss_is_scaled_for_ga|accelerator\.gradient_accumulation_steps\s*=|deepspeed", re.I
 )
+_EVALUATES = re.compile(r"eval_strategy|evaluation_strategy|do_eval")
+_SAVES_NONE = re.compile(r"save_strategy\W+no\b")
 _ITEMS = "num_items_in_batch"
 # How Trainer.compute_loss calls a function that it is given.
 _OF_FUNCTION = Call("compute_loss", 2, (_ITEMS,), more=False)
@@ -131,10 +133,9 @@ def _override(scripts: Sequence[Script], job: Job) -> Found:
 
 def _is_off(program: Program, caller: str, method: str) -> bool:
     """Whether what calls a method may not run in a script's training: that evaluates, or saves."""
-    strategies = {"evaluate": "eval_strategy|evaluation_strategy|do_eval", "save_model": "save_strategy"}
     if method == "evaluate":
-        return not program.mentions(re.compile(strategies["evaluate"]))
-    return caller == "_save_checkpoint" and program.mentions(re.compile(r"save_strategy\W+no\b"))
+        return not program.mentions(_EVALUATES)
+    return caller == "_save_checkpoint" and program.mentions(_SAVES_NONE)
 
 
 def _refusal(method: ast.FunctionDef, call: Call, bound: int = 1) -> str:
