@@ -187,20 +187,21 @@ class Wheel:
             return
         methods = {node.name: node for node in trainer.body if isinstance(node, ast.FunctionDef)}
         for caller in _reached(methods, "train") - _SELDOM:
-            for node in ast.walk(methods[caller]):
-                if isinstance(node, ast.Call) and (method := _own(node.func)) in methods and method != caller:
+            for node in _calls(methods[caller]):
+                if (method := _own(node.func)) in methods and method != caller:
                     yield "Trainer", (method, caller, *_given(node))
-                elif isinstance(node, ast.Call) and ast.unparse(node.func) == "sampler_fn":
+                elif ast.unparse(node.func) == "sampler_fn":
                     yield "Trainer", ("_get_train_sampler", caller, *_given(node))
         events = {node.name: node for node in handler.body if isinstance(node, ast.FunctionDef)}
         [shared] = [
             node for node in _calls(events["call_event"]) if ast.unparse(node.func) == "getattr(callback, event)"
         ]
+        positional, names = _given(shared)
         for event, method in events.items():
             for node in _calls(method) if event.startswith("on_") else ():
                 if _own(node.func) == "call_event":
-                    names = [*_given(shared)[1].removesuffix(" *").split(), *_given(node)[1].split()]
-                    yield "TrainerCallback", (event, "call_event", _given(shared)[0], " ".join(names))
+                    all_names = [*names.removesuffix(" *").split(), *_given(node)[1].split()]
+                    yield "TrainerCallback", (event, "call_event", positional, " ".join(all_names))
 
     def values(self, definition: ast.ClassDef) -> Iterator[Row]:
         """What arguments may be that a class makes an Enum of, like ``self.optim = OptimizerNames(self.optim)``."""
@@ -268,8 +269,10 @@ def _calls(node: ast.AST) -> Iterator[ast.Call]:
 
 def _own(node: ast.AST) -> str:
     """The name of a method of ``self``, or ``""``."""
-    of_self = isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "self"
-    return node.attr if of_self and isinstance(node, ast.Attribute) else ""
+    match node:
+        case ast.Attribute(value=ast.Name(id="self"), attr=name):
+            return name
+    return ""
 
 
 def _given(call: ast.Call) -> tuple[str, str]:

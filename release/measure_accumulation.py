@@ -172,23 +172,31 @@ def samples_of(head: str) -> list[dict[str, Any]]:
     return [made() for _ in range(8)]
 
 
+def one_step(folder: str, samples: int, accumulated: int) -> dict[str, Any]:
+    """The arguments of a training of one step, with so many batches, whose gradient is not clipped."""
+    return {
+        "output_dir": folder,
+        "per_device_train_batch_size": samples // accumulated,
+        "gradient_accumulation_steps": accumulated,
+        "max_steps": 1,
+        "logging_steps": 1,
+        "max_grad_norm": 1e9,
+        "save_strategy": "no",
+        "report_to": [],
+        "use_cpu": True,
+        "disable_tqdm": True,
+    }
+
+
 def norm(way: str, model: Any, samples: list[dict[str, Any]], accumulated: int, folder: str) -> float:
     """The norm of the first step's gradient."""
     trainer_class, of_trainer, of_arguments = WAYS[way]
-    arguments = TrainingArguments(
-        output_dir=folder,
-        per_device_train_batch_size=len(samples) // accumulated,
-        gradient_accumulation_steps=accumulated,
-        max_steps=1,
-        logging_steps=1,
-        max_grad_norm=1e9,
-        save_strategy="no",
-        report_to=[],
-        use_cpu=True,
-        disable_tqdm=True,
-        **of_arguments,
-    )
-    trainer = trainer_class(model=model, args=arguments, train_dataset=samples, **of_trainer)
+    arguments = TrainingArguments(**one_step(folder, len(samples), accumulated), **of_arguments)
+    return first_norm(trainer_class(model=model, args=arguments, train_dataset=samples, **of_trainer))
+
+
+def first_norm(trainer: Trainer) -> float:
+    """Train, and return the norm of the first step's gradient."""
     trainer.train()
     return float(next(row["grad_norm"] for row in trainer.state.log_history if "grad_norm" in row))
 

@@ -1,4 +1,7 @@
-"""Prints how many times as long a gradient is that trl's trainers accumulate over four batches, by trainer, as JSON."""
+"""Prints how many times as long a gradient is that trl's trainers accumulate over four batches, by trainer, as JSON.
+
+The folder `release` is on its path.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +16,7 @@ import torch
 import transformers
 import trl
 from datasets import Dataset
+from measure_accumulation import first_norm, one_step
 from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import LlamaConfig, LlamaForCausalLM, LlamaForSequenceClassification, PreTrainedTokenizerFast
 
@@ -32,28 +36,14 @@ def rewards(completions: list[str], **_: object) -> list[float]:
 def norm(name: str, accumulated: int, folder: str, samples: Dataset) -> float:
     torch.manual_seed(1)
     more: dict[str, Any] = {"num_generations": 2, "max_completion_length": 4} if name == "GRPO" else {}
-    args = getattr(trl, f"{name}Config")(
-        output_dir=folder,
-        per_device_train_batch_size=8 // accumulated,
-        gradient_accumulation_steps=accumulated,
-        max_steps=1,
-        logging_steps=1,
-        max_grad_norm=1e9,
-        save_strategy="no",
-        report_to=[],
-        use_cpu=True,
-        disable_tqdm=True,
-        bf16=False,
-        **more,
-    )
+    args = getattr(trl, f"{name}Config")(**one_step(folder, 8, accumulated), bf16=False, **more)
     given: dict[str, Any] = {"reward_funcs": rewards} if name == "GRPO" else {}
     model = LlamaForSequenceClassification(CONFIG) if name == "Reward" else folder
     tokenizer = PreTrainedTokenizerFast.from_pretrained(folder)
     trainer = getattr(trl, f"{name}Trainer")(
         model=model, args=args, train_dataset=samples, processing_class=tokenizer, **given
     )
-    trainer.train()
-    return float(next(row["grad_norm"] for row in trainer.state.log_history if "grad_norm" in row))
+    return first_norm(trainer)
 
 
 def main() -> None:

@@ -13,8 +13,6 @@ from typing import Any
 
 from training_jobs.facts.libraries import minor_of
 
-FOUND_BY = "huggingface/transformers#34198, #46731 and #47688"
-
 
 @cache
 def _table() -> Any:
@@ -37,7 +35,8 @@ def wrong_length(name: str, way: str, version: str) -> str:
 
     Args:
         name: The class, as for `models_of`.
-        way: Who computes the loss: ``"model"``, ``"label_smoothing_factor"``, ``"compute_loss"`` or ``"compute_loss_func"``.
+        way: Who computes the loss: ``"model"``; ``"label_smoothing_factor"``; ``"compute_loss"`` or ``"compute_loss_func"``, each
+            the mean of a batch; or ``"num_items_in_batch"``, a function that divides the sum by that.
         version: Of transformers.
 
     Returns:

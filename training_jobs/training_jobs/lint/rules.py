@@ -31,6 +31,7 @@ from training_jobs.lint.script import (
     keyword,
     name_of,
     variable_read,
+    versions_of,
     whole_name,
 )
 from training_jobs.lint.shares import SHARES
@@ -442,7 +443,7 @@ def _import(scripts: Sequence[Script], job: Job) -> Found:
     # A script may install packages itself, or find them elsewhere.
     if (
         (job.modules is None and not job.absent)
-        or _installs(scripts)
+        or any(script.installs for script in scripts)
         or any("sys.path" in script.text for script in scripts)
     ):
         return
@@ -484,8 +485,9 @@ def _download(scripts: Sequence[Script], job: Job) -> Found:
 @_rule("training-arguments")
 def _training_arguments(scripts: Sequence[Script], job: Job) -> Found:
     """The wheels of Hugging Face's libraries: each version's classes have their own arguments and values, and take no others."""
-    for script in scripts if job.versions and not _installs(scripts) else ():
-        for line, reason in (*unknown_arguments(script, job.versions), *wrong_values(script, job.versions, job.device)):
+    versions = versions_of(scripts, job)
+    for script in scripts if versions else ():
+        for line, reason in (*unknown_arguments(script, versions), *wrong_values(script, versions, job.device)):
             yield script, line, reason
 
 
@@ -493,14 +495,10 @@ def _training_arguments(scripts: Sequence[Script], job: Job) -> Found:
 def _removed(scripts: Sequence[Script], job: Job) -> Found:
     """The release notes of TensorFlow and PyTorch, and the wheels of Hugging Face's libraries: `removed.py` has them."""
     beside = {script.path.partition("/")[0].removesuffix(".py") for script in scripts}
-    for script in scripts if job.versions and not _installs(scripts) else ():
-        for line, reason in removed(script, job.versions, beside):
+    versions = versions_of(scripts, job)
+    for script in scripts if versions else ():
+        for line, reason in removed(script, versions, beside):
             yield script, line, reason
-
-
-def _installs(scripts: Sequence[Script]) -> bool:
-    """Whether a script may install packages itself."""
-    return any(script.installs for script in scripts)
 
 
 @_rule("host-name")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -368,6 +368,16 @@ class Script:
             and call.func.attr == "backward"
             and isinstance(call.func.value, ast.Name)
         }
+
+
+def versions_of(scripts: Iterable[Script], job: Job) -> Mapping[str, str]:
+    """Return the versions of libraries that scripts find; none where one of them may install others.
+
+    Args:
+        scripts: Them.
+        job: The job.
+    """
+    return {} if any(script.installs for script in scripts) else job.versions
 
 
 def name_of(call: ast.Call) -> str:

@@ -13,9 +13,10 @@ from typing import NamedTuple
 
 from training_jobs.facts.accumulation import models_of, wrong_length
 from training_jobs.facts.libraries import Call, arguments_of, calls_of
+from training_jobs.lint.options import argument
 from training_jobs.lint.program import Program, is_alone, started
 from training_jobs.lint.scales import divisors
-from training_jobs.lint.script import Check, Found, Function, Job, Script, constant, keyword, name_of
+from training_jobs.lint.script import Check, Found, Function, Job, Script, constant, keyword, name_of, versions_of
 
 _STEPS = "gradient_accumulation_steps"
 _SMOOTHS = "label_smoothing_factor"
@@ -102,33 +103,39 @@ def _chain(
 
 def _override(scripts: Sequence[Script], job: Job) -> Found:
     """The wheels of transformers: how each version calls the methods of Trainer and TrainerCallback."""
-    version = job.versions.get("transformers", "")
-    program = started(scripts, job.entry_point)
-    for one in () if any(script.installs for script in scripts) else _classes(program):
-        calls = calls_of(one.of, version)
+    versions, program = versions_of(scripts, job), started(scripts, job.entry_point)
+    version = versions.get("transformers", "")
+    for one in _classes(program):
         for method in one.definition.body:
-            if not isinstance(method, ast.FunctionDef) or method.decorator_list or one.script.asks_version(method):
-                continue
-            by_caller: dict[str, list[str]] = {}
-            for call in calls.get(method.name, ()):
-                if call.caller not in one.methods and not _is_off(program, call.caller, method.name):
-                    by_caller.setdefault(call.caller, []).append(_refusal(method, call))
-            for caller, refusals in reversed(by_caller.items()):
-                if all(refusals):
-                    where = f"by {caller} of transformers {version}'s {'callbacks' if caller == 'call_event' else 'Trainer'}"
-                    yield (
-                        one.script,
-                        method.lineno,
-                        f"{one.definition.name}.{method.name} {refusals[0]}, {where}: a TypeError",
-                    )
-                    break
-    takes_function = "compute_loss_func" in (arguments_of("transformers.Trainer", job.versions) or {})
-    for made in _made(program) if takes_function and not any(script.installs for script in scripts) else ():
+            if (
+                isinstance(method, ast.FunctionDef)
+                and not method.decorator_list
+                and not one.script.asks_version(method)
+            ):
+                caller, refusal = _refused(program, one, method, calls_of(one.of, version).get(method.name, ()))
+                where = (
+                    f"by {caller} of transformers {version}'s {'callbacks' if caller == 'call_event' else 'Trainer'}"
+                )
+                if refusal:
+                    what = f"{one.definition.name}.{method.name} {refusal}"
+                    yield one.script, method.lineno, f"{what}, {where}: a TypeError"
+    takes_function = "compute_loss_func" in (arguments_of("transformers.Trainer", versions) or {})
+    for made in _made(program) if takes_function else ():
         given = keyword(made.call, "compute_loss_func")
         for function in program.definitions.get(ast.unparse(given), []) if given is not None else ():
             if isinstance(function, ast.FunctionDef) and (refusal := _refusal(function, _OF_FUNCTION, 0)):
                 where = f"by compute_loss of transformers {version}'s Trainer"
                 yield made.script, made.call.lineno, f"{function.name} {refusal}, {where}: a TypeError"
+
+
+def _refused(program: Program, one: _Class, method: ast.FunctionDef, calls: Sequence[Call]) -> tuple[str, str]:
+    """What calls a class's method with what it does not take, in each of its calls, and at what it ends; two "" for none."""
+    by_caller: dict[str, list[str]] = {}
+    for call in calls:
+        if call.caller not in one.methods and not _is_off(program, call.caller, method.name):
+            by_caller.setdefault(call.caller, []).append(_refusal(method, call))
+    found = ((caller, refusals[0]) for caller, refusals in reversed(by_caller.items()) if all(refusals))
+    return next(found, ("", ""))
 
 
 def _is_off(program: Program, caller: str, method: str) -> bool:
@@ -189,10 +196,10 @@ def _made(program: Program) -> Iterator[_Made]:
 
 def _accumulated(scripts: Sequence[Script], job: Job) -> Found:
     """huggingface/transformers#34198, #46731, #47688: who divides a loss by the accumulated steps; each version was measured."""
-    version = job.versions.get("transformers", "")
+    version = versions_of(scripts, job).get("transformers", "")
     program = started(scripts, job.entry_point)
     steps = _value(program, job, _STEPS)
-    if steps in ("", "1") or program.mentions(_SAID) or any(script.installs for script in scripts):
+    if steps in ("", "1") or program.mentions(_SAID):
         return
     for made in _made(program):
         way, names = _way(program, job, made), _models(program, made)
@@ -287,23 +294,23 @@ def _value(program: Program, job: Job, name: str) -> str:
             if isinstance(given, ast.Constant):
                 return str(given.value)
             if given is not None:
-                option = re.sub(r"\W*$", "", ast.unparse(given)).rpartition(".")[2].rpartition("[")[2].strip("'\"")
+                option = re.findall(r"\w+", ast.unparse(given))[-1]
                 defaults = [constant(one) for one in program.defaults.get(option, [])]
                 default = str(defaults[0]) if len(defaults) == 1 and defaults[0] is not None else ""
-                return (job.arguments[option] or "").strip('"') if option in job.arguments else default
+                return argument(job.arguments[option] or "") if option in job.arguments else default
     parses = any(name_of(call) in _PARSES for _, call in program.calls)
-    return (job.arguments.get(name) or "").strip('"') if parses else ""
+    return argument(job.arguments.get(name) or "") if parses else ""
 
 
 def _items_of_all(scripts: Sequence[Script], job: Job) -> Found:
     """Transformers' ``average_tokens_across_devices``: it counts the items of all processes, and DDP divides by those again."""
     program = started(scripts, job.entry_point)
     told = program.mentions(re.compile(rf"{_AVERAGES}\W+(?!True)"))
-    if is_alone(scripts, job) or told or any(script.installs for script in scripts):
+    if is_alone(scripts, job) or told:
         return
-    known = arguments_of("transformers.TrainingArguments", job.versions) or {}
-    argument = known.get(_AVERAGES)
-    for made in _made(program) if argument is not None and argument.default == "True" else ():
+    known = arguments_of("transformers.TrainingArguments", versions_of(scripts, job)) or {}
+    averages = known.get(_AVERAGES)
+    for made in _made(program) if averages is not None and averages.default == "True" else ():
         own = made.methods.get("compute_loss")
         if own is None or _OF_ALL.search(ast.unparse(own)):
             continue
