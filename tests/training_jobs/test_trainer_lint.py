@@ -134,6 +134,13 @@ def test_what_may_be_called_otherwise_is_not_reported(text: str, tmp_path: Path)
     assert told(tmp_path, text, of_version("5.3.0")) == []
 
 
+def test_a_method_that_is_called_in_two_ways_must_take_one_of_them(tmp_path: Path) -> None:
+    text = SUBCLASS + "args = TrainingArguments(eval_strategy='steps')\n"
+    for method, found in (("evaluate(self, ignore_keys=None)", False), ("evaluate(self)", True)):
+        reasons = told(tmp_path, text.format(of="Trainer", method=method), of_version("4.56.2"))
+        assert ["which it is given" in reason for reason in reasons] == [True] * found
+
+
 def test_a_class_of_a_class_is_followed_and_a_method_that_it_calls_itself_is_not(tmp_path: Path) -> None:
     base = SUBCLASS.format(of="Trainer", method="helper(self)").replace("trainer = Own(model, args)\n", "")
     text = base + "class Last(Own):\n    def log(self, logs):\n        pass\nLast(model, args)\n"
