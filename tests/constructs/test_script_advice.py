@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import re
 from importlib import metadata
+from importlib.resources import files
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -31,7 +33,7 @@ from cdk_sagemaker_training import (
     training_code_path,
 )
 from cdk_sagemaker_training.facts.images import Contents
-from cdk_sagemaker_training.facts.modules import modules_of
+from cdk_sagemaker_training.facts.modules import keras_of, modules_of
 from cdk_sagemaker_training.request.scripts.known import installed_by
 
 ON_A_CPU = DataParallelJob(InstanceGroup("ml.m5.xlarge"))
@@ -662,6 +664,67 @@ def test_of_a_container_that_may_have_several_pythons_the_oldest_counts(
 
 
 REMOVED = "import tensorflow as tf\nmodel = tf.keras.Sequential()\nmodel.save('/opt/ml/model/1')\nimport torch._six\n"
+MIRRORED = """
+import tensorflow as tf
+
+with tf.distribute.MirroredStrategy().scope():
+    model = build()
+model.fit(images, epochs=3)
+"""
+ON_GPUS, ON_A_GPU = DataParallelJob(InstanceGroup("ml.g5.12xlarge")), DataParallelJob(InstanceGroup("ml.g5.xlarge"))
+ON_HOSTS = DataParallelJob(InstanceGroup("ml.g5.xlarge", 2), launcher=MultiWorkerMirrored())
+TF_216, TF_221 = "2.16.2-gpu-py310", "2.21-gpu-py312-cu129-amzn2023-sagemaker"
+
+
+@pytest.mark.parametrize(
+    ("tag", "job", "others", "says"),
+    [
+        (TF_216, ON_GPUS, {}, "with Keras before 3.8, "),
+        (TF_216, ON_A_GPU, {}, ""),
+        (TF_216, ON_GPUS, {"requirements": "keras>=3.8\n"}, ""),
+        (TF_216, ON_GPUS, {"requirements": "pandas\nkeras >= 3.8, < 4  # which adds nothing twice\n"}, ""),
+        (TF_216, ON_GPUS, {"requirements": "keras==3.6.0\n"}, "with Keras 3.6.0, gradients of replicas are added"),
+        (TF_216, ON_GPUS, {"requirements": "keras>=3.6\n"}, "with Keras 3.6 or newer, gradients of replicas are added"),
+        (TF_216, ON_GPUS, {"requirements": "tf-keras\nkeras>=3.6\n"}, ""),
+        (TF_216, ON_GPUS, {"requirements": "keras-cv\n"}, ""),
+        (TF_216, ON_GPUS, {"environment": {"TF_USE_LEGACY_KERAS": "1"}}, ""),
+        (TF_216, ON_GPUS, {"requirements": "keras==3.6.0\n", "environment": {"TF_USE_LEGACY_KERAS": "1"}}, ""),
+        ("2.14.1-gpu-py310", ON_GPUS, {}, ""),
+        ("2.18.0-gpu-py310", ON_GPUS, {}, ""),
+        ("2.19.0-gpu-py312", ON_GPUS, {}, ""),
+        (TF_221, ON_GPUS, {}, ""),
+        (TF_221, ON_GPUS, {"requirements": "keras==3.7.0\n"}, "with Keras 3.7.0, gradients of replicas are added"),
+        (TF_221, ON_HOSTS, {}, "with Keras 3.15, fit ends with an error in MultiWorkerMirroredStrategy"),
+        ("2.18.0-gpu-py310", ON_HOSTS, {}, "with Keras 3.8 or newer, fit ends with an error"),
+        ("2.14.1-gpu-py310", ON_HOSTS, {}, ""),
+    ],
+)
+def test_keras_of_the_container_or_of_the_requirements_trains_replicas_in_its_way(
+    tmp_path: Path, tag: str, job: Any, others: dict[str, Any], says: str
+) -> None:
+    text = MIRRORED.replace(".Mirrored", ".MultiWorkerMirrored") if job is ON_HOSTS else MIRRORED
+    (tmp_path / "train.py").write_text(text)
+    props = dict(others)
+    (tmp_path / "requirements.txt").write_text(props.pop("requirements", ""))
+    stack = UserStack()
+    image = TrainingImage.from_dlc(stack, "Container", "tensorflow-training", tag)
+    stack.task(job=job, image=image, code=TrainingCode(str(tmp_path)), **props)
+    texts = stack.warnings("script-strategy-fit")
+    assert [says in one for one in texts] == [True] * bool(says)
+
+
+def test_the_keras_of_a_container_is_what_its_own_list_has_and_each_of_tensorflow_is_known() -> None:
+    """What the account's table of containers has is of the same `uv.lock`; of 2.16 the Keras is not recorded."""
+    listed = json.loads((files("sagemaker_local_account.images") / "container_packages.json").read_text())
+    keras = {name: has["packages"]["keras"] for name, has in listed.items() if "keras" in has["packages"]}
+    assert keras.keys() == {"tensorflow-training 2.21-cpu", "tensorflow-training 2.21-gpu"}
+    assert {".".join(version.split(".")[:2]) for version in keras.values()} == {keras_of("2.21")}
+    rows = json.loads((files("cdk_sagemaker_training.facts") / "images.json").read_text())["rows"]
+    versions = {version for name, of_name, *_ in rows if name == "tensorflow-training" for version in of_name}
+    assert {version for version in versions if keras_of(version) == "3"} == {"2.16.2"}
+    assert (keras_of("2.15.1"), keras_of("2.9"), keras_of("3.1")) == ("2.15", "2.9", "3")
+
+
 REMOVED_OF_NUMPY = "import numpy as np\nnp.zeros(3, dtype=np.float)\n"
 
 

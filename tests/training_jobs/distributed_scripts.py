@@ -333,4 +333,4 @@ PLANTS = {
     ),
 }
 # Whether a file is cut short is by chance, there is no GPU, and TensorFlow is no PyTorch: these are held by their sources alone.
-NOT_RUN = ("writes", "one-device", "strategy")
+NOT_RUN = ("writes", "one-device", "strategy", "tf-config")

@@ -23,6 +23,7 @@ from planted import found_in, line_of, outcomes_of
 from replica_scripts import REPLICA_PLANTS
 from replica_scripts import SCRIPT as OF_REPLICAS
 from share_scripts import NOT_DEALT, OF_LIBRARIES, REPLICATED, RUN_LIBRARIES, SHARDED, SHARE_PLANTS
+from strategy_scripts import STRATEGY_PLANTS
 from trainer_scripts import TRAINER_PLANTS
 from typer.testing import CliRunner
 from wrapped_scripts import APART, WRAPPED_PLANTS
@@ -35,6 +36,7 @@ from training_jobs.lint.hosts import HOSTS
 from training_jobs.lint.replicas import REPLICAS
 from training_jobs.lint.scales import SCALES
 from training_jobs.lint.shares import SHARES
+from training_jobs.lint.strategies import STRATEGIES
 from training_jobs.lint.trainers import TRAINERS
 from training_jobs.lint.wrapped import WRAPPED
 
@@ -251,8 +253,17 @@ def test_the_warning_of_a_collective_says_which_ranks_reach_it(name: str, ranks:
 
 def test_the_page_has_each_rule_what_is_planted_of_it_how_it_ends_and_its_source() -> None:
     rows = ["| rule | a mistake | which in PyTorch | source |", "|---|---|---|---|"]
-    planted_of = {**PLANTS, **SHARE_PLANTS, **WRAPPED_PLANTS, **TRAINER_PLANTS}
-    for rule, check in {**DISTRIBUTED, **REPLICAS, **SHARES, **WRAPPED, **SCALES, **HOSTS, **TRAINERS}.items():
+    planted_of = {**PLANTS, **SHARE_PLANTS, **WRAPPED_PLANTS, **TRAINER_PLANTS, **STRATEGY_PLANTS}
+    for rule, check in {
+        **DISTRIBUTED,
+        **REPLICAS,
+        **SHARES,
+        **WRAPPED,
+        **SCALES,
+        **HOSTS,
+        **TRAINERS,
+        **STRATEGIES,
+    }.items():
         planted = [name for name, plant in planted_of.items() if plant.rule == rule]
         planted += [f"{name}, on shares" for name in OF_LIBRARIES if rule == "shares"]
         planted += [f"{name} without a launcher" for name in APART if rule == "apart"]

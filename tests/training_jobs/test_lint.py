@@ -20,6 +20,7 @@ from training_jobs.lint.resume import RESUME
 from training_jobs.lint.rules import RULES
 from training_jobs.lint.scales import SCALES
 from training_jobs.lint.shares import SHARES
+from training_jobs.lint.strategies import STRATEGIES
 from training_jobs.lint.trainers import TRAINERS
 from training_jobs.lint.wrapped import WRAPPED
 
@@ -276,6 +277,7 @@ def test_the_page_has_a_row_for_each_rule_and_each_is_planted() -> None:
                 *SCALES,
                 *HOSTS,
                 *TRAINERS,
+                *STRATEGIES,
             }
         )
     )

@@ -16,6 +16,11 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+# By TensorFlow's version, the Keras of its containers, for which their Dockerfiles take what TensorFlow asks for. Of 2.18, those
+# were first built on 2025-01-21, two weeks after Keras 3.8; of 2.19, `Dockerfile.sagemaker.gpu.os_scan_allowlist.json` names it
+# (aws/deep-learning-containers, 9ce8911); of 2.21, `uv.lock` does.
+_KERAS = {"2.18": "3.8 or newer", "2.19": "3.10", "2.21": "3.15"}
+_FIRST_WITH_KERAS_3 = (2, 16)
 _TRANSFORMERS = re.compile(r"-transformers(\d+\.\d+\.\d+)-")
 
 
@@ -54,6 +59,17 @@ def of_hugging_face(base: str) -> Mapping[str, str]:
     table = _hugging_face()
     row = next((row for row in table["rows"] if row[0] == tag[1]), [tag[1]])
     return {name: version for name, version in zip(table["columns"], row, strict=False) if version}
+
+
+def keras_of(tensorflow: str) -> str:
+    """Return the version of Keras in AWS's containers of TensorFlow: ``"3"`` where it is one of Keras 3, and no more is known.
+
+    Args:
+        tensorflow: The version of TensorFlow, like ``"2.19"``; before 2.16, Keras has the same.
+    """
+    minor = ".".join(tensorflow.split(".")[:2])
+    is_older = tuple(map(int, minor.split("."))) < _FIRST_WITH_KERAS_3
+    return minor if is_older else _KERAS.get(minor, "3")
 
 
 @cache

@@ -34,6 +34,7 @@ from training_jobs.lint.script import (
     keyword,
     name_of,
     variable_read,
+    versions_of,
     whole_name,
 )
 from training_jobs.lint.shares import share_of
@@ -450,7 +451,9 @@ def _strategy(scripts: Sequence[Script], job: Job) -> Found:
     for script in scripts:
         for call in script.calls if script.imports & {"tensorflow", "keras"} else ():
             if name_of(call) in ("fit", "train_on_batch", "apply_gradients"):
-                how = "train in tf.distribute.MultiWorkerMirroredStrategy(), with launcher=MultiWorkerMirrored()"
+                is_keras_3 = versions_of(scripts, job).get("keras", "").startswith("3")  # whose fit ends there
+                step = "by strategy.run() of" if is_keras_3 else "in"
+                how = f"train {step} tf.distribute.MultiWorkerMirroredStrategy(), with launcher=MultiWorkerMirrored()"
                 yield (
                     script,
                     call.lineno,

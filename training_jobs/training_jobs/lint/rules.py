@@ -35,10 +35,21 @@ from training_jobs.lint.script import (
     whole_name,
 )
 from training_jobs.lint.shares import SHARES
+from training_jobs.lint.strategies import STRATEGIES
 from training_jobs.lint.trainers import TRAINERS
 from training_jobs.lint.wrapped import WRAPPED
 
-RULES: dict[str, Check] = {**DISTRIBUTED, **REPLICAS, **RESUME, **SHARES, **WRAPPED, **SCALES, **HOSTS, **TRAINERS}
+RULES: dict[str, Check] = {
+    **DISTRIBUTED,
+    **REPLICAS,
+    **RESUME,
+    **SHARES,
+    **WRAPPED,
+    **SCALES,
+    **HOSTS,
+    **TRAINERS,
+    **STRATEGIES,
+}
 
 _LOGS = re.compile(
     r"^(?:print|xm\.master_print|(?:\w+\.)*(?:log(?:ger|ging)?|_logger)\.(?:info|debug|warning)|"

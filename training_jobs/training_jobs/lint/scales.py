@@ -155,7 +155,8 @@ def _accelerate_backward(scripts: Sequence[Script], job: Job) -> Found:
 
 def _replica_mean(scripts: Sequence[Script], job: Job) -> Found:
     """TensorFlow's Reduction: a batch's mean is "not supported [...] with tf.distribute.Strategy outside of built-in" loops."""
-    for script in () if job.device == "cpu" and job.processes == 1 else scripts:
+    of_one = (job.device == "cpu" and job.processes == 1) or (job.hosts == 1 and job.devices in (0, 1))
+    for script in () if of_one else scripts:
         replicates = "run" in script.used_names and any(map(_REPLICATES.search, script.used_names))
         if not replicates or _AGGREGATES.search(script.text):
             continue

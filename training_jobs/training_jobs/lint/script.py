@@ -45,7 +45,8 @@ class Job:
         entry_point: Path of the file that is started; "" where it is not known.
         modules: What it may import beside Python's own modules and the folder's; None where that is not known.
         absent: Modules that are certainly not there, where not all are known.
-        versions: The versions that it finds, by ``torch``, ``tensorflow``, ``transformers`` and ``numpy``; others are not known.
+        versions: The versions that it finds, by ``torch``, ``tensorflow``, ``keras``, ``transformers`` and ``numpy``; others are
+            not known.
         device: What computes, of `trainer_values.Device`.
         offline: Whether its hosts have no route to the internet.
         arguments: Of the options that rules read (`OPTIONS`), those that it gives the script; None for a value that is not
@@ -53,6 +54,7 @@ class Job:
         built: Whether the script is in an image that a Dockerfile builds.
         hosts: The number of machines that start the script; None where that is not known.
         processes_per_host: The number of processes of it on each; None where that is not known.
+        devices: The number of accelerators of each machine; None where that is not known.
         launched: Whether torchrun starts them; False where nothing but the toolkit does; None where that is not known.
     """
 
@@ -74,6 +76,7 @@ class Job:
     built: bool = False
     hosts: int | None = None
     processes_per_host: int | None = None
+    devices: int | None = None
     launched: bool | None = None
 
     @property

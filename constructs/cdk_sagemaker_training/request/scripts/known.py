@@ -13,7 +13,7 @@ from cdk_sagemaker_training.core.unlisted import is_unlisted
 from cdk_sagemaker_training.data.code import TrainingCode
 from cdk_sagemaker_training.facts.containers import aws_container
 from cdk_sagemaker_training.facts.instance_facts import instance_facts
-from cdk_sagemaker_training.facts.modules import modules_of, of_hugging_face
+from cdk_sagemaker_training.facts.modules import keras_of, modules_of, of_hugging_face
 from cdk_sagemaker_training.jobs.hyperparameters import encode_hyperparameter
 from cdk_sagemaker_training.jobs.launchers import PROCESSES_PER_HOST, launchers_of
 from cdk_sagemaker_training.request.context import JobContext
@@ -31,7 +31,10 @@ _OF_TOOLKIT = "sagemaker_"
 REQUIREMENTS = Path("requirements.txt")  # which the toolkit installs
 # Requirements that pin a library of Hugging Face, and what installs others beside requirements.txt.
 _OF_HUGGING_FACE = ("transformers", "trl", "peft", "accelerate", "datasets", "deepspeed")
+_PINNED = (*_OF_HUGGING_FACE, "keras")
 _PINS = re.compile(r"(\w+)(?:\[[\w, -]+\])?\s*={2,3}\s*(\d+\.\d+(?:\.\d+)?)\s*(?:[;#].*)?")
+# A requirement of the last version of Keras 3 that is from some version on.
+_KERAS = re.compile(r"keras\s*>=\s*(3\.\d+)(?:\.\d+)?\s*(?:,\s*<\s*4(?:\.0)*\s*)?(?:[;#].*)?")
 _INSTALLS = re.compile(r"\b(?:pip3?|conda|mamba|uv|poetry)\b")
 # The toolkit's launchers that start one process on each host (TensorFlow's).
 _OF_HOSTS = {"sagemaker_multi_worker_mirrored_strategy_enabled", "sagemaker_parameter_server_enabled"}
@@ -46,6 +49,7 @@ _BRINGS = {
         "torch": "torch|lightning|pytorch|functorch|xformers|vllm",
         "numpy": "numpy",
         "tensorflow": "tensorflow|keras|tf[-_]",
+        "keras": "tensorflow|keras|tf[-_]",
         "transformers": _TRAINERS,
         "trl": "trl|unsloth|axolotl|llama|auto|simple",
         "peft": _TRAINERS,
@@ -75,8 +79,11 @@ def versions_of(base: str, image: TrainingImage, texts: Iterable[str], props: Ma
     lines = [line for text in texts if (line := text.strip()) and not line.startswith("#")]
     contents = image.contents()
     known = {library: (contents.versions if contents else {}).get(name, "") for library, name in _FRAMEWORKS.items()}
-    if "TF_USE_LEGACY_KERAS" in (props.get("environment") or {}):
+    legacy = "TF_USE_LEGACY_KERAS" in {**_variables(image), **(props.get("environment") or {})}
+    if legacy:
         del known["tensorflow"]  # whose Keras is of another version
+    elif known["tensorflow"]:
+        known["keras"] = keras_of(known["tensorflow"])
     known |= of_hugging_face(base)
     if contents and contents.pythons:
         python = min(int(name[3:] or 0) for name in contents.pythons)
@@ -88,9 +95,18 @@ def versions_of(base: str, image: TrainingImage, texts: Iterable[str], props: Ma
         for library, version in known.items()
         if version and not any(_BRINGS[library].match(line) or _BRINGS_ANY.match(line) for line in lines)
     }
-    pins = [match.groups() for line in lines if (match := _PINS.fullmatch(line)) and match[1] in _OF_HUGGING_FACE]
+    pins = [match.groups() for line in lines if (match := _PINS.fullmatch(line)) and match[1] in _PINNED]
     names = [name for name, _ in pins]
-    return found | {name: version for name, version in pins if names.count(name) == 1}
+    found |= {name: version for name, version in pins if names.count(name) == 1}
+    of_keras = [line for line in lines if re.match(r"(?:tf[-_])?keras\b", line)]
+    if len(of_keras) == 1 and (newer := _KERAS.fullmatch(of_keras[0])):
+        found["keras"] = f"{newer[1]} or newer"
+    return {name: version for name, version in found.items() if name != "keras" or not legacy}
+
+
+def _variables(image: TrainingImage) -> Mapping[str, str]:
+    """Those that a Dockerfile sets."""
+    return image.dockerfile.image.env if image.dockerfile else {}
 
 
 def _installs(code: TrainingCode, files: Iterable[Path]) -> bool:
@@ -136,7 +152,7 @@ def installed_in(image: TrainingImage, props: Mapping[str, Any], file: Path | No
         return Job()
     added = [] if file is None else file.read_text(errors="replace").splitlines()
     versions = versions_of(base, image, [*installs.lines, *added], props)
-    variables = {**(image.dockerfile.image.env if image.dockerfile else {}), **(props.get("environment") or {})}
+    variables = {**_variables(image), **(props.get("environment") or {})}
     elsewhere = props.get("container_entrypoint") is not None or "PYTHONPATH" in variables
     known = None if elsewhere else modules_of(base)
     if known is None or not (installs.requirements or installs.files or file):
@@ -159,7 +175,7 @@ def started_in(
     job: Job, context: JobContext, command: Command | None = None, variables: Mapping[str, str] | None = None
 ) -> Job:
     """A job with how many processes of its script run on each machine, and whether torchrun starts them."""
-    request = context.job_request
+    request, job = context.job_request, replace(job, devices=machines_of(context)[1])
     set_by_user = _RANKS & {*(context.props.get("environment") or {}), *(variables or {})}
     if (
         request.group_names
