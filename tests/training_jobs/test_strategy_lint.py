@@ -18,7 +18,9 @@ from packages import TENSORFLOW, packages
 from pages import part
 from planted import found_in, line_of
 from strategy_scripts import BY_HAND, COMPILED, FIT, OF_FIT, OLDER, SEVERAL, STRATEGY_PLANTS, TWO, WAYS_OF_LOSS, WORKERS
+from typer.testing import CliRunner
 
+from training_jobs.cli.main import app
 from training_jobs.facts.replicas import Strategy, results, right_since, versions_of
 from training_jobs.lint import Job, lint_folder
 
@@ -90,6 +92,16 @@ def test_fit_on_several_machines_ends_with_keras_3_or_each_trains_alone(
     assert [reason.startswith(says) for reason in reasons] == [True] * bool(says)
     for other in (replace(WORKERS, hosts=1), replace(WORKERS, hosts=None)):
         assert lint_folder(tmp_path, of_keras(other, version)) == []
+
+
+def test_the_command_takes_the_version_of_keras_and_the_number_of_devices(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(OF_FIT)
+    arguments = ["lint", str(tmp_path), "--package", "keras==3.7.0", "--devices"]
+    command = CliRunner().invoke(app, [*arguments, "4"])
+    assert command.exit_code == 1
+    assert command.output.startswith("train.py:32: with Keras 3.7.0, gradients of replicas are added, not averaged, ")
+    assert command.output.rstrip().endswith(": keras>=3.8 in a requirements.txt [strategy-fit]")
+    assert CliRunner().invoke(app, [*arguments, "1"]).exit_code == 0
 
 
 def test_a_script_that_has_a_step_by_hand_too_may_choose_by_the_number_of_machines(tmp_path: Path) -> None:

@@ -31,13 +31,18 @@ def lint(
         int | None,
         typer.Option(min=1, help="torchrun's processes on each machine. Default: no launcher, with --hosts."),
     ] = None,
+    devices: Annotated[
+        int | None, typer.Option(min=0, help="The number of accelerators of each machine: replicas of tf.distribute.")
+    ] = None,
     sharded: Annotated[
         list[str] | None,
         typer.Option(help="Each channel with distribution='ShardedByS3Key', of which hosts have shares."),
     ] = None,
     package: Annotated[
         list[str] | None,
-        typer.Option(help="A version that the container has, like transformers==5.3.0; also of trl, torch and others."),
+        typer.Option(
+            help="A version that the container has, like transformers==5.3.0; also of trl, torch, keras and others."
+        ),
     ] = None,
     python: Annotated[
         str | None, typer.Option(help="The container's Python, like 3.12, in which pip installs requirements.txt.")
@@ -61,7 +66,7 @@ def lint(
             f"must be NAME==VERSION, like transformers==5.3.0, got {package}", param_hint="--package"
         )
     job = Job(compiler is not None, dynamic, compiler == "xla", spot, groups=tuple(group or ()), versions=versions)
-    job = replace(job, sharded=tuple(sharded or ()))
+    job = replace(job, sharded=tuple(sharded or ()), devices=devices)
     if hosts is not None or processes_per_host is not None:
         launched = processes_per_host is not None
         job = replace(job, hosts=hosts or 1, processes_per_host=processes_per_host or 1, launched=launched)
