@@ -686,6 +686,7 @@ TF_216, TF_221 = "2.16.2-gpu-py310", "2.21-gpu-py312-cu129-amzn2023-sagemaker"
         (TF_216, ON_GPUS, {"requirements": "keras==3.6.0\n"}, "with Keras 3.6.0, gradients of replicas are added"),
         (TF_216, ON_GPUS, {"requirements": "keras>=3.6\n"}, "with Keras 3.6 or newer, gradients of replicas are added"),
         (TF_216, ON_GPUS, {"requirements": "tf-keras\nkeras>=3.6\n"}, ""),
+        (TF_216, ON_GPUS, {"requirements": "keras>=3.6\ntf-keras\n"}, ""),
         (TF_216, ON_GPUS, {"requirements": "keras-cv\n"}, ""),
         (TF_216, ON_GPUS, {"environment": {"TF_USE_LEGACY_KERAS": "1"}}, ""),
         (TF_216, ON_GPUS, {"requirements": "keras==3.6.0\n", "environment": {"TF_USE_LEGACY_KERAS": "1"}}, ""),
@@ -711,6 +712,20 @@ def test_keras_of_the_container_or_of_the_requirements_trains_replicas_in_its_wa
     stack.task(job=job, image=image, code=TrainingCode(str(tmp_path)), **props)
     texts = stack.warnings("script-strategy-fit")
     assert [says in one for one in texts] == [True] * bool(says)
+
+
+def test_keras_of_a_dockerfile_is_that_of_its_container_unless_it_says_otherwise(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(MIRRORED)
+    start = (
+        f"FROM 763104351884.dkr.ecr.us-east-1.amazonaws.com/tensorflow-training:{TF_216}\nCOPY train.py /opt/ml/code/\n"
+    )
+    start += "ENV SAGEMAKER_PROGRAM=train.py\n"
+    for more, times in (("", 1), ("ENV TF_USE_LEGACY_KERAS=1\n", 0)):
+        (tmp_path / "Dockerfile").write_text(start + more)
+        stack = UserStack()
+        image = TrainingImage.from_asset(stack, "Image", str(tmp_path))
+        stack.workflow(image=image, code=None, job=ON_GPUS)
+        assert len(stack.warnings("script-strategy-fit")) == times
 
 
 def test_the_keras_of_a_container_is_what_its_own_list_has_and_each_of_tensorflow_is_known() -> None:

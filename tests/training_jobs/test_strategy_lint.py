@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import textwrap
 from collections.abc import Mapping
 from dataclasses import replace
 from importlib.resources import files
@@ -17,7 +18,22 @@ from distributed_scripts import changed
 from packages import TENSORFLOW, packages
 from pages import part
 from planted import found_in, line_of
-from strategy_scripts import BY_HAND, COMPILED, FIT, OF_FIT, OLDER, SEVERAL, STRATEGY_PLANTS, TWO, WAYS_OF_LOSS, WORKERS
+from strategy_scripts import (
+    BY_HAND,
+    COMPILED,
+    FIT,
+    METHODS,
+    OF_FIT,
+    OLDER,
+    REPLICAS,
+    SEVERAL,
+    STEPS,
+    STRATEGY_PLANTS,
+    TWO,
+    WAYS_OF_LOSS,
+    WORKERS,
+    with_method,
+)
 from typer.testing import CliRunner
 
 from training_jobs.cli.main import app
@@ -94,6 +110,17 @@ def test_fit_on_several_machines_ends_with_keras_3_or_each_trains_alone(
         assert lint_folder(tmp_path, of_keras(other, version)) == []
 
 
+@pytest.mark.parametrize(("version", "step"), [("2.15", "in"), ("3.15", "by strategy.run() of")])
+def test_machines_that_train_apart_are_told_of_a_step_that_their_keras_has(
+    version: str, step: str, tmp_path: Path
+) -> None:
+    (tmp_path / "train.py").write_text(
+        changed(OF_FIT, ("tf.distribute.MirroredStrategy()", "tf.distribute.get_strategy()"))
+    )
+    [found] = lint_folder(tmp_path, of_keras(WORKERS, version))
+    assert f": train {step} tf.distribute.MultiWorkerMirroredStrategy(), with launcher=" in found.reason
+
+
 def test_the_command_takes_the_version_of_keras_and_the_number_of_devices(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(OF_FIT)
     arguments = ["lint", str(tmp_path), "--package", "keras==3.7.0", "--devices"]
@@ -142,10 +169,36 @@ def test_a_loss_that_is_a_mean_is_named_where_fit_itself_is_right_and_the_versio
         ("import numpy\n", "import os\n\nos.environ['TF_USE_LEGACY_KERAS'] = '1'\nimport numpy\n"),
         ("import numpy\n", "import tf_keras\nimport numpy\n"),
         (FIT, "scaler.fit(images)\n"),
+        ("import numpy\n", "import numpy\nimport subprocess\n\nsubprocess.run(['pip', 'install', 'keras'])\n"),
     ],
 )
 def test_what_has_one_replica_or_keras_2_or_is_no_model_is_left(change: tuple[str, str], tmp_path: Path) -> None:
     assert found_in(tmp_path, changed(OF_FIT, change), OLDER) == []
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        ("MirroredStrategy()", "MirroredStrategy(['GPU:0', 'GPU:1'])"),
+        (FIT, "trained.fit(images, labels, epochs=3)\n"),
+        (FIT, "trained.fit(images, labels, validation_split=0.1)\n"),
+    ],
+)
+def test_two_devices_and_a_model_of_any_name_are_found(change: tuple[str, str], tmp_path: Path) -> None:
+    assert [rule for rule, _ in found_in(tmp_path, changed(OF_FIT, change), OLDER)] == ["strategy-fit"]
+
+
+def test_a_step_without_replicas_and_a_function_that_is_no_method_are_left(tmp_path: Path) -> None:
+    alone = changed(OF_FIT, (FIT, BY_HAND.replace("strategy.run(step, args=batch)", "step(*batch)")))
+    assert found_in(tmp_path, alone, of_keras(TWO, "3.4")) == []
+    mean = STEPS.format("loss")
+    function = textwrap.dedent(mean)
+    divided = mean.replace(
+        "        self.opt", f"        gradients = [one / {REPLICAS} for one in gradients]\n        self.opt"
+    )
+    for change in ((METHODS, METHODS.replace("strategy", f"{function}\nstrategy")), *with_method(divided)):
+        assert found_in(tmp_path, changed(OF_FIT, change), TWO) == []
+    assert [rule for rule, _ in found_in(tmp_path, changed(OF_FIT, *with_method(mean)), TWO)] == ["strategy-mean"]
 
 
 @pytest.mark.parametrize(
@@ -158,6 +211,11 @@ def test_what_has_one_replica_or_keras_2_or_is_no_model_is_left(change: tuple[st
             "def squares(labels, predicted):\n    return tf.reduce_mean(tf.abs(predicted)) / strategy.num_replicas_in_sync",
             "",
         ),
+        (
+            "def squares(labels, predicted):\n    n = strategy.num_replicas_in_sync\n    return tf.reduce_mean(predicted / n)",
+            "",
+        ),
+        ("class squares:\n    def call(self, labels, predicted):\n        return tf.reduce_mean(predicted)", ""),
         ("def squares(labels, predicted):\n    return tf.math.reduce_mean(tf.abs(predicted - labels))", "return"),
         (
             "def squares(labels, predicted):\n    return tf.keras.backend.mean(labels) + 0.1 * tf.reduce_mean(predicted)",

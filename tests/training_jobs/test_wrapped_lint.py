@@ -666,6 +666,7 @@ def test_a_mean_within_the_gradient_is_found_and_one_without_replicas_is_none(tm
     mean = changed(OF_REPLICAS, (AVERAGED, ""), ("gradient(loss,", "gradient(tf.reduce_mean(errors),"))
     assert [rule for rule, _ in found_in(tmp_path, mean, GPUS)] == ["replica-mean"]
     assert found_in(tmp_path, mean, replace(GPUS, device="cpu")) == []
+    assert found_in(tmp_path, mean, replace(GPUS, devices=1)) == []
     assert found_in(tmp_path, mean.replace("MirroredStrategy", "get_strategy"), GPUS) == []
 
 
