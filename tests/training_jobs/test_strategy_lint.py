@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 import textwrap
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from importlib.resources import files
 from pathlib import Path
@@ -355,12 +355,22 @@ def test_planted_scripts_make_the_step_of_one_device_or_one_twice_as_long(variab
 
 
 @pytest.mark.soak
-def test_the_table_has_what_the_version_of_the_container_does(variables: Mapping[str, str]) -> None:
-    command = [sys.executable, str(ROOT / "release" / "measure_replicas.py")]
-    ran = subprocess.run(command, env=variables, check=True, stdout=subprocess.PIPE, text=True)
-    asked = [sys.executable, "-c", "import keras; print(keras.__version__)"]
-    version = subprocess.run(asked, env=variables, check=True, stdout=subprocess.PIPE, text=True).stdout.split()[-1]
-    measured = json.loads(ran.stdout.splitlines()[-1])
+@pytest.mark.parametrize("of", ["the container", "requirements-keras.txt"])
+def test_the_table_has_what_the_version_of_the_container_and_one_that_trains_wrong_do(
+    of: str, variables: Mapping[str, str], programs_of: Callable[[Path], Path]
+) -> None:
+    of_container = of == "the container"
+    python = sys.executable if of_container else str(programs_of(Path(__file__).with_name(of)) / "python")
+    environment = variables if of_container else {**variables, "PYTHONPATH": ""}
+    asked = ["-c", "import keras; print(keras.__version__)"], [str(ROOT / "release" / "measure_replicas.py")]
+    version, printed = (
+        subprocess.run(
+            [python, *one], env=environment, check=True, stdout=subprocess.PIPE, text=True
+        ).stdout.splitlines()[-1]
+        for one in asked
+    )
+    measured = json.loads(printed)
     assert {*measured} == {"MirroredStrategy", "MultiWorkerMirroredStrategy"}
+    assert measured["MirroredStrategy"]["fit"] == ("right" if of_container else "too long")
     for strategy, ways in measured.items():
         assert {way: {result} for way, result in ways.items()} == {way: results(strategy, way, version) for way in ways}
