@@ -69,7 +69,7 @@ def test_a_mistake_is_found_on_its_line_and_the_right_script_has_none(name: str,
         ),
         (
             of_keras(TWO, "3"),
-            "with Keras before 3.8, each replica trains with the gradient of its own part of the batch alone or ",
+            "with Keras before 3.8, which may be the container's, each replica trains with the gradient of its own ",
         ),
         (of_keras(TWO, "3.8"), ""),
         (of_keras(TWO, "3.8 or newer"), ""),

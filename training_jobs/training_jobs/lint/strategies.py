@@ -120,8 +120,9 @@ def _how_wrong(wrong: frozenset[str], way: str, replicas: _Replicas) -> str:
     }
     ends = "fit ends with an error in MultiWorkerMirroredStrategy (keras-team/keras#20585)"
     said = " or ".join(sorted({texts.get(one, ends) for one in wrong}))
-    known, since = replicas.keras != "3", right_since(replicas.strategy, way)
-    return f"with Keras {replicas.keras if known else f'before {since}' if since else '3'}, {said}"
+    since = right_since(replicas.strategy, way)
+    unknown = f"before {since}, which may be the container's" if since else "3"
+    return f"with Keras {unknown if replicas.keras == '3' else replicas.keras}, {said}"
 
 
 def _mends(way: str, strategy: Strategy) -> str:
