@@ -192,7 +192,8 @@ class MultiWorkerMirrored(ToolkitLauncher):
     """TensorFlow's MultiWorkerMirroredStrategy: one process on each host, which replicates the model to each of its GPUs.
 
     The toolkit sets ``TF_CONFIG``, with workers on port 8890. Needs TensorFlow 2.9 or later, and excludes instance groups
-    (estimator.py of the SageMaker Python SDK, version 2).
+    (estimator.py of the SageMaker Python SDK, version 2). With Keras 3 (TensorFlow 2.16) a script steps by ``strategy.run()``,
+    since ``fit`` ends there with an error (keras-team/keras#20585).
     """
 
     alone_because = (
