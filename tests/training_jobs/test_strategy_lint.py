@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 from distributed_scripts import changed
 from packages import TENSORFLOW, packages
-from pages import part
+from pages import by_ranges, part
 from planted import found_in, line_of
 from strategy_scripts import (
     BY_HAND,
@@ -42,6 +42,9 @@ from training_jobs.lint import Job, lint_folder
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "lint.md"
+
+
+SQUARES = "def squares(labels, predicted):\n    return tf.reduce_mean(tf.square(predicted - labels), axis=-1)"
 
 
 def of_keras(job: Job, version: str) -> Job:
@@ -236,19 +239,17 @@ def test_a_step_without_replicas_and_a_function_that_is_no_method_are_left(tmp_p
     ],
 )
 def test_the_mean_of_a_loss_is_of_all_samples(change: str, line: str, tmp_path: Path) -> None:
-    whole = "def squares(labels, predicted):\n    return tf.reduce_mean(tf.square(predicted - labels), axis=-1)"
-    text = changed(OF_FIT, (whole, change), (COMPILED, COMPILED.replace('"mse"', "squares")))
+    text = changed(OF_FIT, (SQUARES, change), (COMPILED, COMPILED.replace('"mse"', "squares")))
     assert [rule for rule, _ in found_in(tmp_path, text, TWO)] == ["strategy-mean"] * bool(line)
 
 
 def test_a_function_that_makes_a_loss_and_an_attribute_that_is_one_are_read_too(tmp_path: Path) -> None:
     inner = "def loss(labels, predicted):\n        return weight.value * tf.reduce_mean(labels)"
     made = f"def squares(weight):\n    {inner}\n\n    return loss"
-    whole = "def squares(labels, predicted):\n    return tf.reduce_mean(tf.square(predicted - labels), axis=-1)"
     for given, before in (("squares(2)", ""), ("chosen", "chosen = squares(2)\n")):
         text = changed(
             OF_FIT,
-            (whole, made),
+            (SQUARES, made),
             (COMPILED, COMPILED.replace('"mse"', given)),
             ("strategy = tf", f"{before}strategy = tf"),
         )
@@ -298,24 +299,19 @@ SIGNS = {"right": "right", "too long": "N times", "each alone": "alone"}
 
 def test_the_page_has_how_the_replicas_of_each_version_train() -> None:
     every = json.loads(files("training_jobs.facts").joinpath("replicas.json").read_text())["versions"]
-    columns: list[tuple[list[str], list[str]]] = []
     rows = [(strategy, way) for strategy in STRATEGIES for way in WAYS]
-    for version in every:
-        cells = []
-        for strategy, way in rows:
-            [fits] = results(strategy, "fit", version)
-            [result] = results(strategy, way, version)
-            # Both halves of the batch are alike where gradients are limited, so that replicas which are apart are not seen.
-            cells.append(SIGNS.get(fits if "clip" in way and fits == "each alone" else result, "error"))
-        if columns and columns[-1][1] == cells:
-            columns[-1][0].append(version)
-        else:
-            columns.append(([version], cells))
-    ranges = [" to ".join(dict.fromkeys((versions[0], versions[-1]))) for versions, _ in columns]
+
+    def cell(strategy: Strategy, way: str, version: str) -> str:
+        [fits] = results(strategy, "fit", version)
+        [result] = results(strategy, way, version)
+        # Both halves of the batch are alike where gradients are limited, so that replicas which are apart are not seen.
+        return SIGNS.get(fits if "clip" in way and fits == "each alone" else result, "error")
+
+    ranges, columns = by_ranges(every, lambda version: [cell(strategy, way, version) for strategy, way in rows])
     lines = [f"| replicas | the step | {' | '.join(ranges)} |", "|---" * (2 + len(columns)) + "|"]
     for number, (strategy, way) in enumerate(rows):
         lines.append(
-            f"| {STRATEGIES[strategy]} `{strategy}` | {WAYS[way]} | {' | '.join(cells[number] for _, cells in columns)} |"
+            f"| {STRATEGIES[strategy]} `{strategy}` | {WAYS[way]} | {' | '.join(one[number] for one in columns)} |"
         )
     assert part(PAGE, "replicas", "\n".join(lines)) == "\n".join(lines)
 

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import transformers
 from distributed_scripts import changed
-from pages import part
+from pages import by_ranges, part
 from planted import found_in, line_of, outcomes_of
 from trainer_scripts import CLASSES, FUNCTION, GIVEN, MEAN, ONE, OWN, RANKS, SCRIPT, SUM, TRAINER_PLANTS, VERSION
 
@@ -377,17 +377,13 @@ def test_the_page_has_how_long_the_gradients_of_each_version_are() -> None:
         wrong = found - {""}
         return " or ".join(SIGNS[one] for one in sorted(wrong)) + (", for some" if len(found) > 1 else "") or "right"
 
-    columns: list[tuple[list[str], list[str]]] = []
-    for version in table["versions"]:
-        cells = [cell(head, "model", version) for head in heads] + [cell("", way, version) for way in WAYS]
-        if columns and columns[-1][1] == cells:
-            columns[-1][0].append(version)
-        else:
-            columns.append(([version], cells))
-    ranges = [" to ".join(dict.fromkeys((versions[0], versions[-1]))) for versions, _ in columns]
+    def cells(version: str) -> list[str]:
+        return [cell(head, "model", version) for head in heads] + [cell("", way, version) for way in WAYS]
+
+    ranges, columns = by_ranges(table["versions"], cells)
     rows = [f"| the loss is of | {' | '.join(ranges)} |", "|---" * (1 + len(columns)) + "|"]
     for number, name in enumerate([*heads.values(), *WAYS.values()]):
-        rows.append(f"| {name} | {' | '.join(cells[number] for _, cells in columns)} |")
+        rows.append(f"| {name} | {' | '.join(one[number] for one in columns)} |")
     assert part(PAGE, "accumulation", "\n".join(rows)) == "\n".join(rows)
 
 
