@@ -43,8 +43,12 @@ def modules_of(base: str) -> frozenset[str] | None:
     words, transformers = tag.split("-"), _TRANSFORMERS.search(tag)
     if "ec2" in words:
         return None
-    version = ".".join(words[0].split(".")[:2]) if transformers is None else transformers[1]
+    version = _minor(words[0]) if transformers is None else transformers[1]
     return _table().get((repository, version, "cpu" if "cpu" in words else "gpu"))
+
+
+def _minor(version: str) -> str:
+    return ".".join(version.split(".")[:2])
 
 
 def of_hugging_face(base: str) -> Mapping[str, str]:
@@ -67,7 +71,7 @@ def keras_of(tensorflow: str) -> str:
     Args:
         tensorflow: The version of TensorFlow, like ``"2.19"``; before 2.16, Keras has the same.
     """
-    minor = ".".join(tensorflow.split(".")[:2])
+    minor = _minor(tensorflow)
     is_older = tuple(map(int, minor.split("."))) < _FIRST_WITH_KERAS_3
     return minor if is_older else _KERAS.get(minor, "3")
 

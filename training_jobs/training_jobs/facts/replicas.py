@@ -12,6 +12,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
+from training_jobs.facts.libraries import minor_of
+
 Strategy = Literal["MirroredStrategy", "MultiWorkerMirroredStrategy"]
 RIGHT = "right"
 _OR_NEWER = " or newer"
@@ -28,9 +30,8 @@ def versions_of(version: str) -> Sequence[str]:
     Args:
         version: Such as ``"3.10"``, ``"3.10.0"``, ``"3.8 or newer"``, or ``"3"`` for any of Keras 3.
     """
-    numbers, every = version.removesuffix(_OR_NEWER).split("."), _table()["versions"]
-    minor = ".".join(numbers[:2])
-    if len(numbers) == 1:
+    every, minor = _table()["versions"], minor_of(version.removesuffix(_OR_NEWER))
+    if "." not in version:
         return [one for one in every if one.startswith(f"{version}.")]
     if minor not in every:
         return []

@@ -19,6 +19,7 @@ _LIBRARIES = re.compile(
 )
 TRAINERS = ("transformers", "trl", "sentence_transformers")  # where they have a Trainer
 LIGHTNING = ("lightning", "pytorch_lightning")
+KERAS = {"tensorflow", "keras", "tf_keras"}
 _MODULES = ("smdistributed.modelparallel", "torch.distributed.rpc", "torch.distributed.autograd")
 _WRAPPERS = {"DistributedDataParallel", "FullyShardedDataParallel", "DDP", "FSDP", "fully_shard"}
 _NO_WRAPPERS = ("torch", "torchvision", "torchaudio", "peft", "numpy", "timm", "transformers")
@@ -86,6 +87,14 @@ class Program:
     def used(self) -> set[str]:
         """The names that they read."""
         return set().union(*(script.used_names for script in self.scripts))
+
+    def script_of(self, node: ast.AST) -> Script:
+        """Return the one that has a node.
+
+        Args:
+            node: The node.
+        """
+        return next(script for script in self.scripts if node in script.parents)
 
     @cached_property
     def by_hand(self) -> bool:

@@ -143,7 +143,7 @@ _PATHS = {
     "load_model": _Paths(0, False, _MODELS, "read a SavedModel by tf.saved_model.load, or keras.layers.TFSMLayer"),
     "ModelCheckpoint": _Paths(0, False, (".keras", ".h5"), "name such a file"),
 }
-_LEGACY = re.compile(r"TF_USE_LEGACY_KERAS|\btf_keras\b")
+LEGACY_KERAS = re.compile(r"TF_USE_LEGACY_KERAS|\btf_keras\b")
 _FOLDER = re.compile(r"(?:dir|folder|directory)$")
 _OF_FOLDERS = re.compile(r"os\.(?:environ\[|environ\.get\(|getenv\().*SM_(?:MODEL|OUTPUT|OUTPUT_DATA)_DIR")
 
@@ -167,7 +167,7 @@ def removed(script: Script, versions: Versions, own: Collection[str] = ()) -> It
             found[reason] = min(line, found.get(reason, line))
     yield from ((line, reason) for reason, line in found.items())
     version = versions.get("tensorflow")
-    asks = script.imports & {"tensorflow", "keras"} and not _LEGACY.search(script.text)
+    asks = script.imports & {"tensorflow", "keras"} and not LEGACY_KERAS.search(script.text)
     for line, reason in _of_keras(script) if version and asks and not _older(version, _KERAS_3) else ():
         yield line, f"{reason} (Keras 3, which TensorFlow {version} has)"
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from training_jobs.lint.program import LIGHTNING, TRAINERS, Program, function_around, programs
+from training_jobs.lint.program import KERAS, LIGHTNING, TRAINERS, Program, function_around, programs
 from training_jobs.lint.script import Check, Found, Function, Job, Loop, Script, constant, keyword, name_of
 from training_jobs.lint.trainer_values import is_true
 
@@ -29,7 +29,6 @@ _ASKS = re.compile(r"exists|isfile|isdir|is_file|is_dir|listdir|glob")
 _OF_OTHERS = re.compile(r"init_|initial|pre_?train", re.IGNORECASE)
 # The handlers of aws/sagemaker-pytorch-inference-toolkit and aws/sagemaker-tensorflow-serving-container.
 _OF_INFERENCE = ("model_fn", "input_fn", "predict_fn", "output_fn", "transform_fn", "input_handler", "output_handler")
-_KERAS = {"tensorflow", "keras", "tf_keras"}
 _OPTIMIZER = re.compile(r"adam|sgd|optim|lion|adafactor|rmsprop|lamb|\bopt", re.IGNORECASE)
 _WITH_MOMENTS = ("Adam", "AdamW", "Adagrad", "Adamax", "NAdam", "RAdam", "RMSprop", "Adafactor")
 _WRITES = {"save_pretrained", "save_state", "save_checkpoint", "save_weights", "save_model", "async_save", "dcp_save"}
@@ -439,7 +438,7 @@ def _initial_epoch(scripts: Sequence[Script], job: Job) -> Found:
     if not job.resumes or any("BackupAndRestore" in script.used_names for script in scripts):
         return
     for script in scripts:
-        if not script.imports & _KERAS or "initial_epoch" in script.text:
+        if not script.imports & KERAS or "initial_epoch" in script.text:
             continue
         loads = [
             call

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from training_jobs.lint.distributed import SHARDING
-from training_jobs.lint.program import Program, is_alone, programs, statements_before, whole
+from training_jobs.lint.program import Program, is_alone, programs, statements_before
 from training_jobs.lint.script import Check, Found, Job, Script, constant, keyword, name_of
 from training_jobs.lint.wrapped import DDP, up_to
 
@@ -18,10 +18,6 @@ _SIZE = re.compile(r"world_?size|num_processes|num_replicas|\bn(?:um)?_gpus?\b",
 _STEPS = re.compile(r"accum", re.IGNORECASE)
 _GRADIENT = re.compile(r"\.grad\b")
 _OF_STEP = re.compile(r"grad|\blr\b|rate\b|flat|buf|bucket", re.IGNORECASE)
-_MEAN = "tensorflow.reduce_mean"
-_REPLICATES = re.compile(r"^(?:MultiWorkerMirrored|Mirrored|TPU|CentralStorage)Strategy\w*$")
-# By what the gradients of replicas are added otherwise, or not at all.
-_AGGREGATES = re.compile(r"aggregate_gradients|horovod|smdistributed|merge_call")
 # By what gradients may be divided elsewhere, or not be divided at all.
 _OTHER_DIVISOR = re.compile(r"comm_hook|divide_factor|predivide|paralleli[sz]e_module|distributed\.nn|loss_parallel")
 
@@ -153,38 +149,8 @@ def _accelerate_backward(scripts: Sequence[Script], job: Job) -> Found:
             yield script, call.lineno, f"{ast.unparse(call)} {why}: accelerator.backward({ast.unparse(call.func)[:-9]})"
 
 
-def _replica_mean(scripts: Sequence[Script], job: Job) -> Found:
-    """TensorFlow's Reduction: a batch's mean is "not supported [...] with tf.distribute.Strategy outside of built-in" loops."""
-    of_one = (job.device == "cpu" and job.processes == 1) or (job.hosts == 1 and job.devices in (0, 1))
-    for script in () if of_one else scripts:
-        replicates = "run" in script.used_names and any(map(_REPLICATES.search, script.used_names))
-        if not replicates or _AGGREGATES.search(script.text):
-            continue
-        values = whole((script,)).values
-        for call in script.calls:
-            if name_of(call) != "gradient" or not call.args:
-                continue
-            loss = ast.unparse(call.args[0])
-            given = [(one.lineno, one) for one in values.get(loss, [])] or [(call.lineno, call.args[0])]
-            is_mean = [isinstance(one, ast.Call) and script.imported(one.func) == _MEAN for _, one in given]
-            if all(is_mean) and not _is_scaled_by_replicas(script, loss):
-                why = "replicas add their gradients, and this loss is the mean of one replica's batch, so that a step is too long"
-                how = "tf.nn.compute_average_loss(..., global_batch_size=...)"
-                yield script, given[0][0], f"{why} by their number: {how}"
-
-
-def _is_scaled_by_replicas(script: Script, loss: str) -> bool:
-    """Whether a loss or its gradients may be divided by the number of replicas."""
-    return any(
-        "num_replicas" in (text := ast.unparse(node)) and (loss in text or "loss" in text or "grad" in text)
-        for node in script.nodes
-        if isinstance(node, ast.BinOp | ast.AugAssign)
-    )
-
-
 SCALES: Mapping[str, Check] = {
     "all-reduce-sum": _all_reduce_sum,
     "divided-twice": _divided_twice,
     "accelerate-backward": _accelerate_backward,
-    "replica-mean": _replica_mean,
 }

@@ -315,7 +315,7 @@ def _items_of_all(scripts: Sequence[Script], job: Job) -> Found:
         if own is None or _OF_ALL.search(ast.unparse(own)):
             continue
         model = [one.arg for one in (*own.args.posonlyargs, *own.args.args)][1:2]
-        [script] = [one for one in program.scripts if own in one.nodes]
+        script = program.script_of(own)
         for node in ast.walk(own):
             given = {ast.unparse(one.value) for one in node.keywords} if isinstance(node, ast.Call) else set()
             by_model = isinstance(node, ast.Call) and ast.unparse(node.func) in model and _ITEMS in given

@@ -48,8 +48,7 @@ _BRINGS = {
         "python": "(?!)",  # which no requirement brings
         "torch": "torch|lightning|pytorch|functorch|xformers|vllm",
         "numpy": "numpy",
-        "tensorflow": "tensorflow|keras|tf[-_]",
-        "keras": "tensorflow|keras|tf[-_]",
+        **dict.fromkeys(("tensorflow", "keras"), "tensorflow|keras|tf[-_]"),
         "transformers": _TRAINERS,
         "trl": "trl|unsloth|axolotl|llama|auto|simple",
         "peft": _TRAINERS,
@@ -101,7 +100,9 @@ def versions_of(base: str, image: TrainingImage, texts: Iterable[str], props: Ma
     of_keras = [line for line in lines if re.match(r"(?:tf[-_])?keras\b", line)]
     if len(of_keras) == 1 and (newer := _KERAS.fullmatch(of_keras[0])):
         found["keras"] = f"{newer[1]} or newer"
-    return {name: version for name, version in found.items() if name != "keras" or not legacy}
+    if legacy:
+        found.pop("keras", None)
+    return found
 
 
 def _variables(image: TrainingImage) -> Mapping[str, str]:
