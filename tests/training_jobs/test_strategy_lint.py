@@ -134,6 +134,19 @@ def test_the_command_takes_the_version_of_keras_and_the_number_of_devices(tmp_pa
     assert CliRunner().invoke(app, [*arguments, "1"]).exit_code == 0
 
 
+def test_gradients_that_are_accumulated_on_several_machines_are_named_once_with_their_fit(tmp_path: Path) -> None:
+    text = changed(OF_FIT, *SEVERAL, ("SGD(0.05)", "SGD(0.05, gradient_accumulation_steps=2)"))
+    assert [rule for rule, _ in found_in(tmp_path, text, WORKERS)] == ["strategy-fit"]
+
+
+def test_a_function_within_that_makes_a_loss_is_read_only_where_it_is_returned(tmp_path: Path) -> None:
+    inner = "def mean(labels):\n        return tf.reduce_mean(labels)"
+    loss = "def loss(labels, predicted):\n        return tf.square(labels - predicted) / mean(labels)"
+    made = f"def squares(weight):\n    {inner}\n\n    {loss}\n\n    return loss"
+    text = changed(OF_FIT, (SQUARES, made), (COMPILED, COMPILED.replace('"mse"', "squares(2)")))
+    assert found_in(tmp_path, text, TWO) == []
+
+
 def test_a_script_that_has_a_step_by_hand_too_may_choose_by_the_number_of_machines(tmp_path: Path) -> None:
     both = changed(OF_FIT, *SEVERAL, (FIT, f"if alone:\n    {FIT}else:\n    pass\n{BY_HAND}"))
     assert found_in(tmp_path, both, WORKERS) == []
@@ -218,6 +231,7 @@ def test_a_step_without_replicas_and_a_function_that_is_no_method_are_left(tmp_p
             "def squares(labels, predicted):\n    n = strategy.num_replicas_in_sync\n    return tf.reduce_mean(predicted / n)",
             "",
         ),
+        ("def squares(labels, predicted):\n    print(labels)", ""),
         ("class squares:\n    def call(self, labels, predicted):\n        return tf.reduce_mean(predicted)", ""),
         ("def squares(labels, predicted):\n    return tf.math.reduce_mean(tf.abs(predicted - labels))", "return"),
         (
